@@ -1,0 +1,170 @@
+//! The runtime itself: its version, suspending it, detaching from it.
+
+use core::fmt;
+use core::marker::PhantomData;
+
+use com::IUnknown;
+
+use super::ProfilerInfo;
+use super::call::{check, raw, text};
+use super::error::Result;
+use crate::abi::COR_PRF_RUNTIME_TYPE;
+use crate::ids::{ObjectId, RawObjectId};
+
+/// Which runtime this is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuntimeInfo {
+    /// Number of the runtime in its process; other than 0 only where several are loaded.
+    pub instance: u16,
+    /// .NET Framework or .NET (Core).
+    pub kind: COR_PRF_RUNTIME_TYPE,
+    /// Major, minor, build and fix number. .NET Core 3.1 and older all say 4.0.30319.0; their real version has to be
+    /// taken from the path of the core library.
+    pub version: [u16; 4],
+    /// Version as a text.
+    pub version_text: String,
+}
+
+/// The runtime stands still until this is dropped: managed threads do not run, objects do not move.
+///
+/// Whoever holds it must not wait for managed code. It stays on its thread, since some runtimes want the one that
+/// suspended to resume.
+pub struct SuspendedRuntime<'a> {
+    info: &'a ProfilerInfo,
+    not_send: PhantomData<*mut ()>,
+}
+
+impl fmt::Debug for SuspendedRuntime<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SuspendedRuntime")
+    }
+}
+
+impl SuspendedRuntime<'_> {
+    /// The runtime that stands still.
+    #[must_use]
+    pub const fn info(&self) -> &ProfilerInfo {
+        self.info
+    }
+
+    /// An object for as long as the runtime stands still.
+    ///
+    /// # Safety
+    /// `object` is the address of an object at this time: it was got since the suspension began.
+    #[must_use]
+    pub unsafe fn object(&self, object: RawObjectId) -> ObjectId<'_> {
+        // SAFETY: nothing moves or dies while the runtime stands still; the rest is this function's contract.
+        unsafe { ObjectId::from_raw(object) }
+    }
+
+    /// Lets the runtime go on, and tells whether that worked. Dropping does the same and tells nobody.
+    ///
+    /// # Errors
+    /// The runtime refuses.
+    pub fn resume(self) -> Result<()> {
+        let info = self.info;
+        core::mem::forget(self);
+        info.resume()
+    }
+}
+
+impl Drop for SuspendedRuntime<'_> {
+    fn drop(&mut self) {
+        // There is no one to tell, and nothing else to try.
+        let _ = self.info.resume();
+    }
+}
+
+impl ProfilerInfo {
+    /// Which runtime this is (`GetRuntimeInformation`).
+    ///
+    /// # Errors
+    /// None on any known runtime.
+    pub fn runtime_information(&self) -> Result<RuntimeInfo> {
+        let (mut instance, mut kind, mut version) = (0, COR_PRF_RUNTIME_TYPE::default(), [0; 4]);
+        let [major, minor, build, fix] = &mut version;
+        let version_text = text("GetRuntimeInformation", |buffer, room, needed| {
+            raw!(
+                self.raw,
+                GetRuntimeInformation(
+                    &mut instance,
+                    &mut kind,
+                    &mut *major,
+                    &mut *minor,
+                    &mut *build,
+                    &mut *fix,
+                    room,
+                    needed,
+                    buffer,
+                )
+            )
+        })?;
+        Ok(RuntimeInfo { instance, kind, version, version_text })
+    }
+
+    /// Stops all managed threads (`SuspendRuntime`) until the guard is dropped. To be called on a thread of the
+    /// profiler's own, not inside a callback.
+    ///
+    /// # Errors
+    /// `CORPROF_E_SUSPENSION_IN_PROGRESS` while a collection suspends: try again;
+    /// [`Error::NeedsRuntime`](super::Error::NeedsRuntime) before .NET Core 3.0.
+    pub fn suspend_runtime(&self) -> Result<SuspendedRuntime<'_>> {
+        check("SuspendRuntime", raw!(*self.info10()?, SuspendRuntime()))?;
+        Ok(SuspendedRuntime { info: self, not_send: PhantomData })
+    }
+
+    fn resume(&self) -> Result<()> {
+        check("ResumeRuntime", raw!(*self.info10()?, ResumeRuntime()))
+    }
+
+    /// Asks to be detached (`RequestProfilerDetach`). The runtime waits about `expected_ms` for its threads to leave
+    /// the profiler's code, then looks again every now and then, and calls `ProfilerDetachSucceeded` at the end. Own
+    /// threads, timers and sessions must be gone by then. 300 is a good number: 0 means seconds, and smaller ones
+    /// sometimes do.
+    ///
+    /// # Errors
+    /// `CORPROF_E_IMMUTABLE_FLAGS_SET` and `CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT` after what cannot be taken
+    /// back: hooks, new bodies, or the mere flag for ReJIT.
+    pub fn request_detach(&self, expected_ms: u32) -> Result<()> {
+        check("RequestProfilerDetach", raw!(self.raw, RequestProfilerDetach(expected_ms)))
+    }
+
+    /// Debugger of .NET Framework 1.0 inside the process (`GetInprocInspectionInterface`).
+    ///
+    /// # Errors
+    /// `E_NOTIMPL` on every later runtime.
+    pub fn inproc_inspection_interface(&self) -> Result<Option<IUnknown>> {
+        let mut debugger = None;
+        check("GetInprocInspectionInterface", raw!(self.raw, GetInprocInspectionInterface(&mut debugger)))?;
+        Ok(debugger)
+    }
+
+    /// The same for the calling thread (`GetInprocInspectionIThisThread`).
+    ///
+    /// # Errors
+    /// `E_NOTIMPL` on every later runtime.
+    pub fn inproc_inspection_of_this_thread(&self) -> Result<Option<IUnknown>> {
+        let mut debugger = None;
+        check("GetInprocInspectionIThisThread", raw!(self.raw, GetInprocInspectionIThisThread(&mut debugger)))?;
+        Ok(debugger)
+    }
+
+    /// Begins debugging inside the process (`BeginInprocDebugging`); the number goes to
+    /// [`Self::end_inproc_debugging`].
+    ///
+    /// # Errors
+    /// `E_NOTIMPL` on every later runtime.
+    pub fn begin_inproc_debugging(&self, this_thread_only: bool) -> Result<u32> {
+        let mut context = 0;
+        check("BeginInprocDebugging", raw!(self.raw, BeginInprocDebugging(i32::from(this_thread_only), &mut context)))?;
+        Ok(context)
+    }
+
+    /// Ends it (`EndInprocDebugging`).
+    ///
+    /// # Errors
+    /// `E_NOTIMPL` on every later runtime.
+    pub fn end_inproc_debugging(&self, context: u32) -> Result<()> {
+        check("EndInprocDebugging", raw!(self.raw, EndInprocDebugging(context)))
+    }
+}
