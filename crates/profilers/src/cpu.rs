@@ -1,0 +1,96 @@
+//! `cpu`: where threads spend time on a processor.
+
+use crate::{Collector, ProfilerSpec, Settings, Task, ValueSpec, WorkerCx};
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use wire::{CpuEngine, CpuSample, Nanos, Record};
+
+/// What it is.
+pub const SPEC: ProfilerSpec = ProfilerSpec {
+    id: "cpu",
+    summary: "Where threads spend time on a processor",
+    description: "Takes a stack from every running thread, managed and native frames in one, at each tick of its \
+        own CPU time. Threads that wait are not seen: use wall for them. The kernel's sampling ring is read from \
+        outside where the machine allows it; else timer signals inside the process are used, else the runtime is \
+        suspended for each sample, which sees safepoints only. The report names the engine. The rate is that of \
+        --rate.",
+    values: &[ValueSpec { kind: "samples", unit: "count" }, ValueSpec { kind: "cpu", unit: "nanoseconds" }],
+    params: &[],
+    // THREADS, SUSPENDS, JIT_COMPILATION, ENABLE_STACK_SNAPSHOT; DYNAMIC_FUNCTION_UNLOADS, BASIC_GC: threads to
+    // name, and intervals of collection, suspension and compilation to label native frames with.
+    events: (0x200 | 0x1_0000 | 0x20 | 0x1000_0000, 0x4 | 0x10),
+    event_pipe: &[],
+    since: 3,
+    attach: true,
+};
+
+/// Inside, only the suspend-and-walk engine is a collector: the kernel ring is read from outside, and the signal
+/// engine has no callbacks. But where that one cannot run, this one takes its place.
+pub(crate) fn create(settings: &Settings) -> Option<Box<dyn Collector>> {
+    matches!(settings.session.cpu, CpuEngine::SuspendWalk | CpuEngine::Signals).then(|| {
+        let interval = 1_000_000_000 / Nanos::from(settings.session.rate_hz.clamp(1, 1000));
+        Box::new(SuspendWalk { interval, last_run: Mutex::default() }) as Box<dyn Collector>
+    })
+}
+
+struct SuspendWalk {
+    interval: Nanos,
+    last_run: Mutex<HashMap<u32, Nanos>>,
+}
+
+impl Collector for SuspendWalk {
+    fn id(&self) -> &'static str {
+        SPEC.id
+    }
+
+    fn interval(&self) -> Option<Nanos> {
+        Some(self.interval)
+    }
+
+    fn tick(&self, cx: &mut dyn WorkerCx) {
+        let mut last_run = self.last_run.lock().unwrap_or_else(PoisonError::into_inner);
+        let tasks = cx.tasks();
+        let ran: Vec<(Task, Nanos)> = tasks
+            .iter()
+            .filter_map(|task| {
+                // A thread seen for the first time has no earlier point to count from.
+                let used = task.run.saturating_sub(*last_run.get(&task.os_tid)?);
+                (used > 0).then_some((*task, used))
+            })
+            .collect();
+        last_run.clear();
+        last_run.extend(tasks.iter().map(|task| (task.os_tid, task.run)));
+        if ran.is_empty() {
+            return;
+        }
+        let time = cx.now();
+        let walk = cx.stacks(&ran.iter().map(|(task, _)| *task).collect::<Vec<_>>());
+        for ((task, cpu), stack) in ran.into_iter().zip(walk.stacks) {
+            if let Some(stack) = stack {
+                cx.send(Record::CpuSample(CpuSample { time, os_tid: task.os_tid, cpu, stack }));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collector::testing::Script;
+
+    #[test]
+    fn only_threads_that_ran_are_sampled_with_the_time_they_used() {
+        let collector = SuspendWalk { interval: 1, last_run: Mutex::default() };
+        let mut script = Script { tasks: vec![(1, 100), (2, 50)], ..Script::default() };
+        collector.tick(&mut script);
+        assert_eq!(script.sent, [], "nothing to count from yet");
+        script.tasks = vec![(1, 130), (2, 50), (3, 5)];
+        collector.tick(&mut script);
+        assert_eq!(script.sent, [Record::CpuSample(CpuSample { time: 0, os_tid: 1, cpu: 30, stack: 1 })]);
+        assert_eq!(script.asked, [vec![1]]);
+        script.sent.clear();
+        collector.tick(&mut script);
+        assert_eq!(script.sent, []);
+        assert_eq!(script.asked.len(), 1, "nobody ran: no walk");
+    }
+}

@@ -1,0 +1,24 @@
+//! `gc`: garbage collections and their pauses.
+
+use crate::{Collector, EventPipeSpec, ProfilerSpec, Settings, ValueSpec};
+
+/// What it is.
+pub const SPEC: ProfilerSpec = ProfilerSpec {
+    id: "gc",
+    summary: "Garbage collections: pauses, generations, reasons, heap sizes",
+    description: "Listens to the runtime's own events for each collection: how long threads were suspended and \
+        stood still, which generation, why, whether a program asked for it, how large each generation was before \
+        and after, how much was promoted, and which share of the time was spent paused. Nothing of it runs inside \
+        the process. It shows what collections cost, not which objects were allocated.",
+    values: &[ValueSpec { kind: "collections", unit: "count" }, ValueSpec { kind: "pause", unit: "nanoseconds" }],
+    params: &[],
+    events: (0, 0),
+    event_pipe: &[EventPipeSpec { provider: "Microsoft-Windows-DotNETRuntime", keywords: 0x1, level: 4 }],
+    since: 3,
+    attach: true,
+};
+
+/// Nothing runs inside.
+pub(crate) fn create(_settings: &Settings) -> Option<Box<dyn Collector>> {
+    None
+}

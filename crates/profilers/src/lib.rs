@@ -1,0 +1,159 @@
+//! One file per profiler, and the registry of them.
+//!
+//! A profiler is one file of this crate with two things in it: `SPEC`, the constant from which help, docs and the
+//! event mask come, and `create`, which makes the part that runs inside the target (a [`Collector`]), if there
+//! is one. Its name in the list of `profilers!` below is all that is needed to add it everywhere.
+//!
+//! Collectors hold no unsafe code and call no runtime interface: what they may ask stands in [`CallbackCx`] and
+//! [`WorkerCx`], which the agent implements.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+
+mod collector;
+mod selection;
+mod spec;
+
+pub use collector::*;
+pub use selection::*;
+pub use spec::*;
+
+use wire::SessionConfig;
+
+macro_rules! profilers {
+    ($($name:ident),+ $(,)?) => {
+        $(pub mod $name;)+
+
+        /// Every profiler there is, in the order of lists.
+        pub const PROFILERS: &[&ProfilerSpec] = &[$(&$name::SPEC),+];
+
+        /// The inside parts of the profilers that are on in a session.
+        pub fn create(config: &SessionConfig) -> Vec<Box<dyn Collector>> {
+            let mut collectors: Vec<Box<dyn Collector>> = Vec::new();
+            $(
+                if let Some(given) = config.profiler($name::SPEC.id) {
+                    let settings = Settings { spec: &$name::SPEC, params: &given.params, session: config };
+                    collectors.extend($name::create(&settings));
+                }
+            )+
+            collectors
+        }
+    };
+}
+
+profilers!(cpu, wall, exceptions, gc);
+
+/// The profiler of this id.
+pub fn by_id(id: &str) -> Option<&'static ProfilerSpec> {
+    PROFILERS.iter().copied().find(|spec| spec.id == id)
+}
+
+/// The event mask that the profilers of a session need together: low and high half.
+pub fn events_of(config: &SessionConfig) -> (u32, u32) {
+    let on = PROFILERS.iter().filter(|spec| config.profiler(spec.id).is_some());
+    on.fold((0, 0), |(low, high), spec| (low | spec.events.0, high | spec.events.1))
+}
+
+/// What a profiler is told when its inside part is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings<'a> {
+    spec: &'static ProfilerSpec,
+    params: &'a [(String, String)],
+    /// The session that it belongs to.
+    pub session: &'a SessionConfig,
+}
+
+impl Settings<'_> {
+    /// The value of a parameter: the one given, else the default.
+    pub fn text(&self, name: &str) -> &str {
+        let given = self.params.iter().rev().find(|(given, _)| given == name).map(|(_, value)| value.as_str());
+        let default = || self.spec.params.iter().find(|param| param.name == name).map(|param| param.default);
+        given.or_else(default).unwrap_or_default()
+    }
+
+    /// The value of a number parameter, forced into its range: what was given has been checked outside, but
+    /// nothing that came over a border is believed.
+    pub fn number(&self, name: &str) -> u64 {
+        let param = self.spec.params.iter().find(|param| param.name == name);
+        let Some(ParamSpec { kind: ParamKind::Number(from, to), default, .. }) = param else { return 0 };
+        let value = self.text(name).parse().or_else(|_| default.parse()).unwrap_or(*from);
+        value.clamp(*from, *to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    /// `COR_PRF_ALLOWABLE_AFTER_ATTACH` and its high half, corprof.idl.
+    const ATTACH_LEGAL: (u32, u32) = (0x1005_02fe, 0xf6);
+    /// `COR_PRF_ALLOWABLE_NOTIFICATION_PROFILER` and its high half, corprof.idl.
+    const NOTIFY_LEGAL: (u32, u32) = (0xb1e3_2b7f, 0xfe);
+    /// ENABLE_REJIT forbids ever to detach; MONITOR_GC turns concurrent collection off.
+    const NEVER: u32 = 0x4_0000 | 0x80;
+
+    #[test]
+    fn ids_are_unique_and_plain() {
+        let ids: HashSet<_> = PROFILERS.iter().map(|spec| spec.id).collect();
+        assert_eq!(ids.len(), PROFILERS.len());
+        for id in ids {
+            assert!(!id.is_empty() && id.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{id}");
+            assert_eq!(by_id(id).map(|spec| spec.id), Some(id));
+        }
+        assert!(by_id("no-such").is_none());
+    }
+
+    #[test]
+    fn masks_are_legal_where_the_spec_says_attach() {
+        for spec in PROFILERS {
+            if spec.attach {
+                assert_eq!(spec.events.0 & !ATTACH_LEGAL.0, 0, "{}", spec.id);
+                assert_eq!(spec.events.1 & !ATTACH_LEGAL.1, 0, "{}", spec.id);
+            }
+            assert_eq!(spec.events.0 & !NOTIFY_LEGAL.0, 0, "{}", spec.id);
+            assert_eq!(spec.events.1 & !NOTIFY_LEGAL.1, 0, "{}", spec.id);
+            assert_eq!(spec.events.0 & NEVER, 0, "{}", spec.id);
+        }
+    }
+
+    #[test]
+    fn everything_is_documented_and_every_default_is_right() {
+        for spec in PROFILERS {
+            assert!(!spec.summary.is_empty() && !spec.summary.ends_with('.'), "{}", spec.id);
+            assert!(spec.description.ends_with('.'), "{}", spec.id);
+            assert!(!spec.values.is_empty(), "{}", spec.id);
+            let names: HashSet<_> = spec.params.iter().map(|param| param.name).collect();
+            assert_eq!(names.len(), spec.params.len(), "{}", spec.id);
+            for param in spec.params {
+                assert!(!param.help.is_empty(), "{}:{}", spec.id, param.name);
+                assert!(param.kind.accepts(param.default), "{}:{}", spec.id, param.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_session_creates_what_is_on() {
+        let mut config = SessionConfig {
+            protocol: wire::PROTOCOL_VERSION,
+            socket: String::new(),
+            token: [0; 16],
+            profilers: vec![],
+            cpu: wire::CpuEngine::Off,
+            rate_hz: 100,
+            max_frames: 64,
+            launched: false,
+        };
+        assert_eq!(create(&config).len(), 0);
+        assert_eq!(events_of(&config), (0, 0));
+        let on = |id: &str| wire::ProfilerConfig { id: id.into(), params: vec![("rate".into(), "1000000".into())] };
+        config.profilers = vec![on("wall"), on("exceptions"), on("gc"), on("cpu")];
+        // The gc profiler is all outside, and so is cpu unless it suspends and walks.
+        assert_eq!(create(&config).iter().map(|collector| collector.id()).collect::<Vec<_>>(), ["wall", "exceptions"]);
+        config.cpu = wire::CpuEngine::SuspendWalk;
+        assert_eq!(create(&config).len(), 3);
+        assert_eq!(events_of(&config).0 & 0x40, 0x40);
+        let settings = Settings { spec: &wall::SPEC, params: &config.profilers[0].params, session: &config };
+        assert_eq!(settings.number("rate"), 100);
+        assert_eq!(settings.number("no-such"), 0);
+    }
+}

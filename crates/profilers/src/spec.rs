@@ -1,0 +1,64 @@
+/// What a profiler is, as one constant: help, docs, web forms and event masks come from it.
+#[derive(Clone, Copy, Debug)]
+pub struct ProfilerSpec {
+    /// Id on the command line and in sessions.
+    pub id: &'static str,
+    /// One line for lists.
+    pub summary: &'static str,
+    /// What it measures and how to read it, for `clrscope profilers <id>` and the docs.
+    pub description: &'static str,
+    /// What a sample or event of it counts.
+    pub values: &'static [ValueSpec],
+    /// Its parameters.
+    pub params: &'static [ParamSpec],
+    /// Low and high half of the event mask that the agent needs, `COR_PRF_MONITOR` and `COR_PRF_HIGH_MONITOR`.
+    pub events: (u32, u32),
+    /// EventPipe providers that clrscope listens to from outside.
+    pub event_pipe: &'static [EventPipeSpec],
+    /// Lowest major version of .NET (3 means .NET Core 3.1).
+    pub since: u16,
+    /// Whether it can be attached to a running process, or needs a launch.
+    pub attach: bool,
+}
+
+/// What a sample counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ValueSpec {
+    /// Such as `cpu`, `wall`, `exceptions`.
+    pub kind: &'static str,
+    /// Such as `nanoseconds`, `count`, `bytes`.
+    pub unit: &'static str,
+}
+
+/// A parameter.
+#[derive(Clone, Copy, Debug)]
+pub struct ParamSpec {
+    /// Name in `-p profiler:name=value`.
+    pub name: &'static str,
+    /// What it does, and its range.
+    pub help: &'static str,
+    /// Default, as text.
+    pub default: &'static str,
+    /// What values are right.
+    pub kind: ParamKind,
+}
+
+/// What values of a parameter are right.
+#[derive(Clone, Copy, Debug)]
+pub enum ParamKind {
+    /// A whole number from the first to the second, both included.
+    Number(u64, u64),
+    /// One of these words.
+    Choice(&'static [&'static str]),
+}
+
+/// An EventPipe provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventPipeSpec {
+    /// Such as `Microsoft-Windows-DotNETRuntime`.
+    pub provider: &'static str,
+    /// Keyword bits.
+    pub keywords: u64,
+    /// Level: 4 informational, 5 verbose.
+    pub level: u32,
+}

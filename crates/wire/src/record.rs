@@ -1,0 +1,366 @@
+use serde::{Deserialize, Serialize};
+
+/// Nanoseconds of `CLOCK_MONOTONIC`: the one clock of a recording, inside and outside.
+pub type Nanos = u64;
+
+/// What the agent writes. Ids are small numbers given by the agent, each defined before its first use; a
+/// definition of a known id replaces the earlier one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Record {
+    /// First of all: who speaks.
+    Hello(Hello),
+    /// A loaded module.
+    Module(Module),
+    /// A class, as far as samples need one.
+    Class(Class),
+    /// A method. Its native code follows in [`Record::Code`].
+    Method(Method),
+    /// Native code of a method: one record for each version (tier, ReJIT) that was met.
+    Code(Code),
+    /// No managed code stands at this address: a stub, or something native.
+    NotCode(u64),
+    /// The code that starts here was freed; its addresses may come again with another meaning.
+    CodeFreed(u64),
+    /// A managed thread was seen for the first time, or was created.
+    ThreadStarted(ThreadStarted),
+    /// A managed thread got a name.
+    ThreadNamed {
+        /// Thread id of the operating system, in the target's pid namespace.
+        os_tid: u32,
+        /// The name.
+        name: String,
+    },
+    /// A managed thread ended.
+    ThreadEnded {
+        /// Thread id of the operating system, in the target's pid namespace.
+        os_tid: u32,
+        /// When.
+        time: Nanos,
+    },
+    /// A stack walked inside the target, by instruction pointer. Every managed one is covered by an earlier
+    /// [`Record::Code`].
+    Stack(Stack),
+    /// CPU sample of the suspend-and-walk engine.
+    CpuSample(CpuSample),
+    /// One tick of the wall profiler.
+    WallTick(WallTick),
+    /// A thrown exception that was kept as a sample.
+    Exception(Exception),
+    /// Where a sampled exception was caught.
+    ExceptionCaught(ExceptionCaught),
+    /// Exceptions thrown since the last such record, exact, by class.
+    ExceptionCounts {
+        /// When the counts were taken.
+        time: Nanos,
+        /// Class id and how many were thrown.
+        counts: Vec<(u32, u64)>,
+    },
+    /// Time in which a thread worked for the runtime: used to name native frames.
+    RuntimeWork(RuntimeWork),
+    /// The shared sample ring of the signal engine; its file descriptor comes with this frame (`SCM_RIGHTS`).
+    SampleRing(crate::ring::Layout),
+    /// What the runtime says of a thread whose registers and stack stand in the shared ring
+    /// ([`crate::CpuEngine::Compare`]).
+    Comparison(Comparison),
+    /// Answer to [`crate::Control::Status`], and now and then unasked.
+    Status(Status),
+    /// Answer to [`crate::Control::Flush`].
+    Flushed,
+    /// Something a user should know.
+    Log {
+        /// How grave.
+        level: LogLevel,
+        /// One sentence.
+        message: String,
+    },
+    /// Last of all.
+    Bye(Bye),
+}
+
+/// Who speaks, and what the runtime is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`crate::PROTOCOL_VERSION`] of the agent.
+    pub protocol: u16,
+    /// The token of the [`crate::SessionConfig`].
+    pub token: [u8; 16],
+    /// Process id in the target's own pid namespace.
+    pub pid: u32,
+    /// Version of the runtime: major, minor, build, fix.
+    pub runtime: [u16; 4],
+    /// Highest `ICorProfilerInfo` that the runtime answers to.
+    pub info_version: u8,
+    /// Whether the agent is a notification-only profiler beside another one.
+    pub notify_only: bool,
+    /// The event mask that the runtime accepted: low and high half.
+    pub event_mask: (u32, u32),
+    /// When `InitializeForAttach` or `Initialize` was entered.
+    pub entered: Nanos,
+    /// The command line of the process, for a launched one to be told apart from `dotnet` hosts.
+    pub command_line: Vec<String>,
+}
+
+/// A loaded module.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Module {
+    /// Id.
+    pub id: u32,
+    /// Address of its image in memory, 0 where there is none.
+    pub base: u64,
+    /// Path of the file as the target sees it; the name for modules made in memory.
+    pub path: String,
+    /// Name of the assembly.
+    pub assembly: String,
+    /// Module version id (`Mvid`) of the metadata: which build this is.
+    pub mvid: [u8; 16],
+}
+
+/// A class.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Class {
+    /// Id.
+    pub id: u32,
+    /// Full name: namespace, nesting and generic arguments, as C# writes them.
+    pub name: String,
+}
+
+/// What kind of code a method is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MethodKind {
+    /// Has metadata.
+    Normal,
+    /// Made at run time: `DynamicMethod`, LINQ expressions.
+    Dynamic,
+    /// Made by the runtime itself: marshalling and other IL stubs.
+    IlStub,
+}
+
+/// A method and its names, as parts so that each report can write them its own way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Method {
+    /// Id.
+    pub id: u32,
+    /// Module that declares it; `None` for dynamic methods and stubs.
+    pub module: Option<u32>,
+    /// Metadata token (`mdMethodDef`), 0 where there is none.
+    pub token: u32,
+    /// What it is.
+    pub kind: MethodKind,
+    /// Full name of the declaring type with namespace, nesting (`+`) and generic arguments (`<…>`); empty for
+    /// dynamic methods.
+    pub type_name: String,
+    /// Name with generic arguments.
+    pub name: String,
+    /// Parameter types in parentheses, as C# writes them.
+    pub parameters: String,
+}
+
+/// Native code of one version of a method.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Code {
+    /// The method.
+    pub method: u32,
+    /// ReJIT id, 0 for the original.
+    pub rejit: u64,
+    /// Where it stands: start and length, the entry first.
+    pub ranges: Vec<(u64, u32)>,
+    /// How its frames are unwound; `None` where the runtime's tables could not be read.
+    pub unwind: Option<UnwindTable>,
+    /// The bytes of the first range, for epilogs and prologs to be recognised; empty if over 256 KB.
+    pub bytes: Vec<u8>,
+    /// Native offset and IL offset, ascending, special IL offsets left out.
+    pub il_map: Vec<(u32, u32)>,
+}
+
+/// The runtime's own unwind information, in the Windows x64 format that CoreCLR uses on every x64 system.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnwindTable {
+    /// One entry for each function and funclet, ascending, as addresses.
+    pub entries: Vec<UnwindEntry>,
+}
+
+/// One function or funclet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnwindEntry {
+    /// First address.
+    pub begin: u64,
+    /// First address behind.
+    pub end: u64,
+    /// The bytes of its `UNWIND_INFO` up to the end of the unwind codes; chained ones follow each other, the
+    /// most inner first.
+    pub info: Vec<Vec<u8>>,
+}
+
+/// A managed thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadStarted {
+    /// Thread id of the operating system, in the target's pid namespace.
+    pub os_tid: u32,
+    /// When it was created; `None` if it was there before us.
+    pub time: Option<Nanos>,
+    /// Name, where known.
+    pub name: Option<String>,
+}
+
+/// A stack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stack {
+    /// Id.
+    pub id: u32,
+    /// Instruction pointers, leaf first. All but the first are return addresses.
+    pub ips: Vec<u64>,
+    /// Whether frames at the root are missing, over the limit of the session.
+    pub truncated: bool,
+}
+
+/// A CPU sample of the suspend-and-walk engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuSample {
+    /// When.
+    pub time: Nanos,
+    /// Thread, in the target's pid namespace.
+    pub os_tid: u32,
+    /// CPU time that this sample stands for.
+    pub cpu: Nanos,
+    /// Stack.
+    pub stack: u32,
+}
+
+/// The runtime's own walk of a suspended thread, to be compared with that of a copied stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// Thread, in the target's pid namespace.
+    pub os_tid: u32,
+    /// Time of the sample in the ring: with the thread it says which one.
+    pub time: Nanos,
+    /// What the runtime found; `None` for no managed frames.
+    pub stack: Option<u32>,
+}
+
+/// One tick of the wall profiler: all managed threads at once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WallTick {
+    /// When.
+    pub time: Nanos,
+    /// How long the world stood still for it; 0 when no thread had to be walked.
+    pub stopped: Nanos,
+    /// Every managed thread.
+    pub threads: Vec<WallSample>,
+}
+
+/// One thread in a [`WallTick`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WallSample {
+    /// Thread, in the target's pid namespace.
+    pub os_tid: u32,
+    /// Its stack; `None` for a thread without managed frames.
+    pub stack: Option<u32>,
+    /// CPU time it used since the last tick.
+    pub cpu: Nanos,
+    /// State letter of `/proc/<pid>/task/<tid>/stat`: `R`, `S`, `D` …
+    pub state: u8,
+}
+
+/// A thrown exception.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exception {
+    /// Number of this sample, for [`ExceptionCaught`].
+    pub sequence: u64,
+    /// When it was thrown.
+    pub time: Nanos,
+    /// By which thread, in the target's pid namespace.
+    pub os_tid: u32,
+    /// Its class.
+    pub class: u32,
+    /// Its message as set by the thrower; `None` if it never set one.
+    pub message: Option<String>,
+    /// Where it was thrown.
+    pub stack: u32,
+    /// How many exceptions of this class this sample stands for.
+    pub weight: u64,
+}
+
+/// Where a sampled exception was caught.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExceptionCaught {
+    /// The sample.
+    pub sequence: u64,
+    /// When the catch block was entered.
+    pub time: Nanos,
+    /// Method that caught it; `None` if the runtime or nobody did.
+    pub method: Option<u32>,
+}
+
+/// What a thread did for the runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RuntimeWorkKind {
+    /// A garbage collection.
+    Gc,
+    /// The world stood still, for whatever reason, from suspension to resume.
+    Suspended,
+    /// A method was compiled.
+    Jit,
+}
+
+/// Time in which a thread worked for the runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuntimeWork {
+    /// What it did.
+    pub kind: RuntimeWorkKind,
+    /// Thread, in the target's pid namespace.
+    pub os_tid: u32,
+    /// From.
+    pub start: Nanos,
+    /// To.
+    pub end: Nanos,
+}
+
+/// How grave a log line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum LogLevel {
+    /// For those who look for a fault in clrscope.
+    Debug,
+    /// Good to know.
+    Info,
+    /// Something is missing in the result.
+    Warning,
+    /// A profiler had to stop.
+    Error,
+}
+
+/// What the agent costs and what it lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// When.
+    pub time: Nanos,
+    /// Bytes the agent holds in the target.
+    pub memory: u64,
+    /// CPU time of the agent's own threads.
+    pub cpu: Nanos,
+    /// What was dropped, by reason.
+    pub dropped: Vec<(String, u64)>,
+    /// What was counted, by name: callbacks, walks, names resolved.
+    pub counters: Vec<(String, u64)>,
+}
+
+/// Why an agent left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ByeReason {
+    /// It was told to stop.
+    Stopped,
+    /// The process ends.
+    Shutdown,
+    /// It could not go on; the last log line says why.
+    Failed,
+    /// The process is not to be profiled: a `dotnet` command host, an MSBuild node.
+    Skipped,
+}
+
+/// The agent's last words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bye {
+    /// Why.
+    pub reason: ByeReason,
+    /// Final account.
+    pub status: Status,
+}
