@@ -1,0 +1,300 @@
+//! One session in the target: what all threads of the agent and all callbacks share.
+
+use crate::collectors::Collectors;
+use crate::counters::Counters;
+use crate::exception_events::EventClasses;
+use crate::exception_layout::ExceptionLayout;
+use crate::live_threads::LiveThreads;
+use crate::os::clock;
+use crate::os::connection::Wake;
+use crate::os::memory::OwnMemory;
+use crate::os::signals::SignalEngine;
+use crate::os::threads::OwnThread;
+use crate::queue::{Event, Events};
+use crate::runtime::Runtime;
+use crate::stacks::Stacks;
+use crate::threads::Threads;
+use corprof::EventMask;
+use corprof::ids::RawObjectId;
+use corprof::info::EventPipeSession;
+use profilers::{Collector, Object};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use wire::{CpuEngine, LogLevel, Nanos, SessionConfig};
+
+/// How far a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Phase {
+    /// The runtime still waits in our `Initialize` or `InitializeForAttach`.
+    Starting = 0,
+    /// Collecting.
+    Running = 1,
+    /// Nothing is collected any more.
+    Stopping = 2,
+}
+
+/// A session.
+pub struct Agent {
+    /// The runtime.
+    pub runtime: Runtime,
+    /// What clrscope wants.
+    pub config: SessionConfig,
+    /// Whether another profiler holds the main place.
+    pub notify_only: bool,
+    /// The event mask that the runtime accepted.
+    pub event_mask: (u32, u32),
+    /// When the runtime entered our `Initialize` or `InitializeForAttach`.
+    pub entered: Nanos,
+    /// What callbacks and ticks hand to the writer.
+    pub events: Events,
+    /// The threads that may be walked.
+    pub live: LiveThreads,
+    /// What is counted.
+    pub counters: Counters,
+    /// Wakes the writer.
+    pub wake: Wake,
+    /// Fault-safe reads.
+    pub memory: OwnMemory,
+    exception_layout: OnceLock<Option<ExceptionLayout>>,
+    /// Exception classes that are known by name, where exceptions come as events.
+    pub event_classes: EventClasses,
+    event_session: Mutex<Option<EventPipeSession>>,
+    collectors: Collectors,
+    signals: RwLock<Option<SignalEngine>>,
+    threads: Mutex<Threads>,
+    stacks: Mutex<Stacks>,
+    /// The sampling thread, and the main one.
+    sampler: Mutex<Option<OwnThread>>,
+    main: Mutex<Option<OwnThread>>,
+    phase: AtomicU8,
+    second: AtomicU32,
+    /// CPU time of the agent's threads that have said so.
+    pub tick_cpu: AtomicU64,
+    /// Whether a launched process may go on.
+    pub go: AtomicBool,
+    /// Whether the process ends.
+    shutdown: AtomicBool,
+    /// Whether the last words are written.
+    finished: AtomicBool,
+}
+
+/// Events between callbacks and writer: 20,000 exception samples a second are 400 in each round.
+const EVENTS: usize = 4096;
+
+impl Agent {
+    /// Prepares a session; nothing runs yet.
+    pub fn new(
+        runtime: Runtime,
+        config: SessionConfig,
+        notify_only: bool,
+        event_mask: (u32, u32),
+        entered: Nanos,
+    ) -> std::io::Result<Self> {
+        Ok(Self {
+            // With signals there is no walking for CPU samples, unless signals turn out not to work.
+            collectors: Collectors::new(
+                profilers::create(&config),
+                (config.cpu == CpuEngine::Signals).then_some("cpu"),
+            ),
+            runtime,
+            config,
+            notify_only,
+            event_mask,
+            entered,
+            events: Events::new(EVENTS),
+            live: LiveThreads::default(),
+            counters: Counters::default(),
+            wake: Wake::new()?,
+            memory: OwnMemory::default(),
+            exception_layout: OnceLock::new(),
+            event_classes: if by_events(event_mask) { EventClasses::with_room() } else { EventClasses::default() },
+            event_session: Mutex::default(),
+            signals: RwLock::default(),
+            threads: Mutex::default(),
+            stacks: Mutex::default(),
+            sampler: Mutex::default(),
+            main: Mutex::default(),
+            phase: AtomicU8::new(Phase::Starting as u8),
+            second: AtomicU32::new(0),
+            tick_cpu: AtomicU64::new(0),
+            go: AtomicBool::new(false),
+            shutdown: AtomicBool::new(false),
+            finished: AtomicBool::new(false),
+        })
+    }
+
+    /// How far the session is.
+    pub fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Acquire) {
+            0 => Phase::Starting,
+            1 => Phase::Running,
+            _ => Phase::Stopping,
+        }
+    }
+
+    /// Goes on to a later phase; never back.
+    pub fn advance(&self, phase: Phase) {
+        self.phase.fetch_max(phase as u8, Ordering::AcqRel);
+        self.wake.wake();
+    }
+
+    /// The process ends: the writer says its last words.
+    pub fn shut_down(&self) {
+        self.shutdown.store(true, Ordering::Release);
+        self.advance(Phase::Stopping);
+    }
+
+    /// Whether the process ends.
+    pub fn is_shutdown(&self) -> bool {
+        self.shutdown.load(Ordering::Acquire)
+    }
+
+    /// The last words are written.
+    pub fn finish(&self) {
+        self.finished.store(true, Ordering::Release);
+    }
+
+    /// Waits for the last words, until a point in time.
+    pub fn wait_finished(&self, deadline: Nanos) {
+        while !self.finished.load(Ordering::Acquire) && clock::monotonic() < deadline {
+            clock::sleep_until(clock::monotonic() + 1_000_000);
+        }
+    }
+
+    /// Waits until a launched process may go on, until a point in time.
+    pub fn wait_go(&self, deadline: Nanos) {
+        while !self.go.load(Ordering::Acquire) && self.phase() == Phase::Running && clock::monotonic() < deadline {
+            clock::sleep_until(clock::monotonic() + 500_000);
+        }
+    }
+
+    /// Where exceptions and strings keep what a message needs. Found out once, from the first exception.
+    pub fn exception_layout(&self, object: Object) -> Option<ExceptionLayout> {
+        if let Some(layout) = self.exception_layout.get() {
+            return *layout;
+        }
+        let layout = ExceptionLayout::find(&self.runtime, RawObjectId(object.0));
+        *self.exception_layout.get_or_init(|| layout)
+    }
+
+    /// Whole seconds since the session began, as of the last [`Self::count_seconds`].
+    pub fn second(&self) -> u32 {
+        self.second.load(Ordering::Relaxed)
+    }
+
+    /// Brings [`Self::second`] up to date.
+    pub fn count_seconds(&self, now: Nanos) {
+        self.second.store((now.saturating_sub(self.entered) / 1_000_000_000) as u32, Ordering::Relaxed);
+    }
+
+    /// Does something with the signal engine, where one runs. Callbacks may: the lock is held for writing only while
+    /// the engine is put in its place or taken away.
+    pub fn with_signals<R>(&self, call: impl FnOnce(&SignalEngine) -> R) -> Option<R> {
+        self.signals.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(call)
+    }
+
+    /// Puts the signal engine in its place: new threads are sampled from now on.
+    pub fn keep_signals(&self, engine: SignalEngine) {
+        *self.signals.write().unwrap_or_else(PoisonError::into_inner) = Some(engine);
+    }
+
+    /// Stops the signal engine, where one runs: no timer is left, and no handler.
+    pub fn stop_signals(&self) {
+        let engine = self.signals.write().unwrap_or_else(PoisonError::into_inner).take();
+        drop(engine);
+    }
+
+    /// The threads. Never locked by a callback, nor while the world stands still.
+    pub fn threads(&self) -> MutexGuard<'_, Threads> {
+        lock(&self.threads)
+    }
+
+    /// The stacks. Locked as [`Self::threads`].
+    pub fn stacks(&self) -> MutexGuard<'_, Stacks> {
+        lock(&self.stacks)
+    }
+
+    /// Tells the user something.
+    pub fn log(&self, level: LogLevel, message: impl Into<String>) {
+        self.events.push(Event::Log(level, message.into()));
+    }
+
+    /// Calls every collector that is on. One that panics is switched off, and the user is told.
+    pub fn each_collector(&self, call: impl FnMut(&dyn Collector)) {
+        self.collectors.each(call, |id| {
+            Counters::add(&self.counters.panics, 1);
+            self.log(LogLevel::Error, format!("the {id} profiler failed and is switched off"));
+        });
+    }
+
+    /// Whether any collector wants ticks.
+    pub fn wants_ticks(&self) -> bool {
+        self.collectors.want_ticks()
+    }
+
+    /// Takes CPU samples by suspension, because it cannot be done by signals. To be called before [`Self::wants_ticks`].
+    pub fn walk_instead(&self, why: &str) {
+        self.stop_signals();
+        self.collectors.switch_on("cpu");
+        let engine = "CPU samples are taken by suspend and walk, at safepoints only and without native frames";
+        self.log(LogLevel::Error, format!("{engine}, because signals do not work here: {why}"));
+    }
+
+    /// Whether exceptions come as events.
+    pub fn exceptions_by_events(&self) -> bool {
+        by_events(self.event_mask)
+    }
+
+    /// Keeps the session of events until it is taken.
+    pub fn keep_events(&self, session: EventPipeSession) {
+        *lock(&self.event_session) = Some(session);
+    }
+
+    /// The session of events, where one runs.
+    pub fn take_events(&self) -> Option<EventPipeSession> {
+        lock(&self.event_session).take()
+    }
+
+    /// Keeps the sampling thread for [`Self::stop_sampling`].
+    pub fn keep_sampler(&self, thread: OwnThread) {
+        *lock(&self.sampler) = Some(thread);
+    }
+
+    /// Waits until the sampling thread has ended, which it does as the session stops.
+    pub fn stop_sampling(&self) {
+        let sampler = lock(&self.sampler).take();
+        if let Some(sampler) = sampler {
+            sampler.join();
+        }
+    }
+
+    /// Keeps the main thread for [`Self::join`].
+    pub fn keep_main(&self, thread: OwnThread) {
+        *lock(&self.main) = Some(thread);
+    }
+
+    /// Waits until no thread of the session is left.
+    pub fn join(&self) {
+        self.stop_sampling();
+        let main = lock(&self.main).take();
+        if let Some(main) = main {
+            main.join();
+        }
+    }
+
+    /// About how many bytes the shared parts hold.
+    pub fn held_memory(&self) -> usize {
+        self.events.memory() + self.stacks().memory() + size_of::<Self>() + size_of::<LiveThreads>()
+    }
+}
+
+/// A lock whose holder panicked is still a lock: what it guards is whole after every statement.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a mask asks for events of an own session: only exceptions come that way.
+fn by_events((_, high): (u32, u32)) -> bool {
+    high & EventMask::EVENT_PIPE.high() != 0
+}

@@ -1,0 +1,84 @@
+//! How clrscope checks its own unwinder: [`wire::CpuEngine::Compare`].
+//!
+//! At each tick the world is stopped, and every managed thread is looked at twice. First one signal makes it copy its
+//! registers and stack into the shared ring, as the signal engine would have it; then the runtime walks it
+//! (`DoStackSnapshot`). While the world stands still no managed frame comes or goes, so a walk of the copy has to find
+//! the very frames that the runtime found. Comparing them is done outside.
+
+use crate::agent::{Agent, Phase};
+use crate::counters::Counters;
+use crate::os::clock;
+use crate::queue::Event;
+use crate::runtime::Walked;
+use corprof::ids::ThreadId;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
+use wire::{Comparison, Nanos, Record};
+
+/// Longest pause of the thread: so soon it notices that it should end.
+const LONGEST_SLEEP: Nanos = 20_000_000;
+
+/// A thread that was copied: when, and its addresses in the list of all.
+struct Compared {
+    os_tid: u32,
+    time: Nanos,
+    ips: Range<usize>,
+    walked: Walked,
+}
+
+/// Runs until the session stops.
+pub fn run(agent: &Agent) {
+    let interval = 1_000_000_000 / Nanos::from(agent.config.rate_hz.clamp(1, 1000));
+    let mut due = clock::monotonic();
+    let mut ips = Vec::new();
+    while agent.phase() == Phase::Running {
+        let now = clock::monotonic();
+        if due <= now {
+            due = now + interval;
+            compare_all(agent, &mut ips);
+            agent.wake.wake();
+        }
+        agent.tick_cpu.store(clock::thread_cpu(), Relaxed);
+        clock::sleep_until(due.min(clock::monotonic() + LONGEST_SLEEP));
+    }
+}
+
+/// Compares every thread that runs now.
+fn compare_all(agent: &Agent, ips: &mut Vec<u64>) {
+    let ids: HashMap<u32, ThreadId> = agent.threads().running().map(|(thread, os_tid)| (os_tid, thread)).collect();
+    let sampled = agent.with_signals(|engine| engine.sampled()).unwrap_or_default();
+    let threads: Vec<_> = sampled.into_iter().filter_map(|known| Some((known, *ids.get(&known.0)?))).collect();
+    let most = agent.config.max_frames.clamp(1, 4096) as usize;
+    // Room is made before the world stops: a stopped thread may hold the allocator.
+    ips.clear();
+    ips.reserve(threads.len() * most);
+    let mut compared = Vec::with_capacity(threads.len());
+    let Ok(suspended) = agent.runtime.suspend() else {
+        Counters::add(&agent.counters.refused_suspensions, 1);
+        return;
+    };
+    for &(known, thread) in &threads {
+        let time = agent.live.contains(thread).then(|| agent.with_signals(|engine| engine.sample_now(known)));
+        let Some(time) = time.flatten().flatten() else {
+            Counters::add(&agent.counters.not_compared, 1);
+            continue;
+        };
+        let before = ips.len();
+        let walked = suspended.walk(&agent.live, thread, ips, before + most);
+        if walked == Walked::Failed {
+            Counters::add(&agent.counters.failed_walks, 1);
+            continue;
+        }
+        compared.push(Compared { os_tid: known.0, time, ips: before..ips.len(), walked });
+    }
+    drop(suspended);
+    Counters::add(&agent.counters.suspensions, 1);
+    Counters::add(&agent.counters.walks, compared.len() as u64);
+    let mut stacks = agent.stacks();
+    for Compared { os_tid, time, ips: range, walked } in compared {
+        let ips = ips.get(range).unwrap_or_default();
+        let stack = (walked != Walked::Nothing).then(|| stacks.intern(ips, walked == Walked::Truncated));
+        agent.events.push(Event::Record(Record::Comparison(Comparison { os_tid, time, stack })));
+    }
+}

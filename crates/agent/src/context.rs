@@ -1,0 +1,69 @@
+//! What collectors may do in a callback.
+
+use crate::agent::Agent;
+use crate::memory::Memory;
+use crate::os::clock;
+use crate::os::threads::current_tid;
+use crate::queue::Event;
+use crate::runtime::Walked;
+use corprof::ids::RawObjectId;
+use profilers::{CallbackCx, CallbackSample, Class, Object};
+use wire::Nanos;
+
+/// Most UTF-16 units kept of a message.
+const MESSAGE_UNITS: u32 = 4096;
+
+/// A running callback.
+pub struct Context<'a> {
+    agent: &'a Agent,
+}
+
+impl<'a> Context<'a> {
+    /// For a callback that runs now, on this thread.
+    pub fn new(agent: &'a Agent) -> Self {
+        Self { agent }
+    }
+}
+
+impl CallbackCx for Context<'_> {
+    fn now(&self) -> Nanos {
+        clock::monotonic()
+    }
+
+    fn second(&self) -> u32 {
+        self.agent.second()
+    }
+
+    fn os_tid(&self) -> u32 {
+        current_tid()
+    }
+
+    fn class_of(&self, object: Object) -> Option<Class> {
+        let object = RawObjectId(object.0).non_null()?;
+        self.agent.runtime.class_of(object).map(|class| Class(class.0))
+    }
+
+    fn message_of(&self, object: Object) -> Option<String> {
+        let layout = self.agent.exception_layout(object)?;
+        let memory = &self.agent.memory;
+        let text = memory.u64((object.0 as u64).checked_add(u64::from(layout.message))?)?;
+        if text == 0 {
+            return None;
+        }
+        let units = memory.u32(text.checked_add(u64::from(layout.string_length))?)?.min(MESSAGE_UNITS);
+        let bytes = memory.bytes(text.checked_add(u64::from(layout.string_buffer))?, units as usize * 2)?;
+        let units = bytes.chunks_exact(2).filter_map(|unit| Some(u16::from_le_bytes(*unit.first_chunk()?)));
+        Some(char::decode_utf16(units).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER)).collect())
+    }
+
+    fn own_stack(&self) -> (Vec<u64>, bool) {
+        let most = self.agent.config.max_frames.clamp(1, 4096) as usize;
+        let mut ips = Vec::with_capacity(64.min(most));
+        let walked = self.agent.runtime.walk_own(&mut ips, most);
+        (ips, walked == Walked::Truncated)
+    }
+
+    fn send(&self, sample: CallbackSample) {
+        self.agent.events.push(Event::Sample(sample));
+    }
+}

@@ -1,0 +1,58 @@
+//! What the agent counts about itself.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident = $text:literal;)+) => {
+        /// Counters of one session; each is bumped without waiting.
+        #[derive(Debug, Default)]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: AtomicU64,)+
+        }
+
+        impl Counters {
+            /// All that are not zero, by name.
+            pub fn list(&self) -> Vec<(String, u64)> {
+                let all = [$(($text, &self.$name)),+];
+                let all = all.into_iter().map(|(name, count)| (name.to_owned(), count.load(Relaxed)));
+                all.filter(|(_, count)| *count != 0).collect()
+            }
+        }
+    };
+}
+
+counters! {
+    /// Threads walked under suspension.
+    walks = "stack walks";
+    /// Threads whose last stack was used again.
+    reused = "stack walks saved";
+    /// Walks that found nothing where there had been a stack before.
+    failed_walks = "stack walks failed";
+    /// Suspensions of the runtime.
+    suspensions = "suspensions";
+    /// Nanoseconds that the world stood still for walks.
+    stopped = "nanoseconds stopped";
+    /// Ticks that came so late that they were left out.
+    late_ticks = "ticks left out";
+    /// Suspensions that the runtime refused.
+    refused_suspensions = "suspensions refused";
+    /// Threads that did not copy themselves when they were asked to, for a comparison.
+    not_compared = "threads not compared";
+    /// Addresses asked for.
+    addresses = "addresses resolved";
+    /// Methods named.
+    methods = "methods named";
+    /// Nanoseconds spent naming methods.
+    naming = "nanoseconds naming";
+    /// Code records without an unwind table.
+    without_unwind = "code without unwind table";
+    /// Callbacks that panicked.
+    panics = "panics";
+}
+
+impl Counters {
+    /// Adds to a counter.
+    pub fn add(counter: &AtomicU64, amount: u64) {
+        counter.fetch_add(amount, Relaxed);
+    }
+}

@@ -1,0 +1,291 @@
+//! How the runtime reaches the agent: start, callbacks, end.
+//!
+//! Everything here runs on threads of the target. It takes no lock that could be held for long, waits for nobody,
+//! and registers no thread-local destructor: one of those would keep the library mapped after the detach.
+
+use crate::agent::{Agent, Phase};
+use crate::context::Context;
+use crate::counters::Counters;
+use crate::os::threads::{OwnThread, current_tid};
+use crate::os::{clock, tasks};
+use crate::queue::Event;
+use crate::runtime::Runtime;
+use crate::{exception_events, launch, writer};
+use com::codes::CORPROF_E_PROFILER_CANCEL_ACTIVATION;
+use com::hresult::{E_FAIL, E_INVALIDARG};
+use corprof::callback::{CollectedGenerations, DeliveredEvent, GcReason, SuspendReason};
+use corprof::ids::{FunctionId, ModuleId, ObjectId, ThreadId};
+use corprof::{CallbackCx, EventMask, HResult, PanicReport, Profiler, ProfilerCallback, ProfilerInfo, Utf16};
+use profilers::{Function, Object};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use wire::{LogLevel, Nanos, RuntimeWork, RuntimeWorkKind, SessionConfig};
+
+/// How long a launched process is held back at most.
+const HOLD_LIMIT: Nanos = 2_000_000_000;
+/// How long the end of the process waits for the last words.
+const SHUTDOWN_LIMIT: Nanos = 500_000_000;
+
+/// One instance of the agent, as the runtime made it.
+pub struct Entry {
+    notify_only: bool,
+    session: OnceLock<Arc<Agent>>,
+    /// When the running suspension and collection began; 0 while there is none. There is only one at a time.
+    suspended: AtomicU64,
+    collecting: AtomicU64,
+}
+
+thread_local! {
+    // Without a destructor, see above. Compilations nest: compiling one method can run another.
+    static COMPILING: [Cell<Nanos>; 4] = const { [const { Cell::new(0) }; 4] };
+}
+
+impl Entry {
+    /// An instance for the main place, or one beside another profiler.
+    pub fn new(notify_only: bool) -> Self {
+        Self { notify_only, session: OnceLock::new(), suspended: AtomicU64::new(0), collecting: AtomicU64::new(0) }
+    }
+
+    /// What may be asked for: the union of what the profilers need and what names threads and runtime work.
+    fn event_mask(&self, config: &SessionConfig, exceptions_by_events: bool) -> EventMask {
+        let (low, high) = profilers::events_of(config);
+        let always = EventMask::THREADS.union(EventMask::SUSPENDS).union(EventMask::ENABLE_STACK_SNAPSHOT);
+        let always = always.union(EventMask::BASIC_GC).union(EventMask::DYNAMIC_FUNCTION_UNLOADS);
+        let always = always.union(EventMask::MODULE_LOADS);
+        let mut wanted = EventMask::from_words(low, high).union(always);
+        if exceptions_by_events && wanted.contains(EventMask::EXCEPTIONS) {
+            wanted = wanted.without(EventMask::EXCEPTIONS).union(EventMask::EVENT_PIPE);
+        }
+        // Both forbid something for ever: ReJIT the detach, and full collection events the concurrent collector.
+        let never = EventMask::ENABLE_REJIT.union(EventMask::GC);
+        let legal = if config.launched { wanted } else { both(wanted, EventMask::AFTER_ATTACH) };
+        let legal = if self.notify_only { both(legal, EventMask::NOTIFICATION_ONLY) } else { legal };
+        legal.without(never)
+    }
+
+    fn start(&self, info: &ProfilerInfo, config: SessionConfig, entered: Nanos) -> Result<EventMask, HResult> {
+        let runtime = Runtime::new(info).map_err(HResult::from)?;
+        let mask = self.event_mask(&config, exception_events::needed(runtime.version()));
+        let launched = config.launched;
+        // Before anything is started: what the runtime refuses must not leave a thread behind.
+        info.set_event_mask(mask).map_err(HResult::from)?;
+        let agent = Agent::new(runtime, config, self.notify_only, (mask.low(), mask.high()), entered);
+        let agent = Arc::new(agent.map_err(|_| E_FAIL)?);
+        let for_thread = Arc::clone(&agent);
+        // Last of all that can fail: once it runs, the library must stay until it is joined.
+        self.session.set(Arc::clone(&agent)).map_err(|_| E_FAIL)?;
+        let main = OwnThread::spawn("clrscope-agent", move || writer::run(&for_thread)).map_err(|_| E_FAIL)?;
+        agent.keep_main(main);
+        if launched {
+            agent.advance(Phase::Running);
+            agent.wait_go(entered + HOLD_LIMIT);
+        }
+        Ok(mask)
+    }
+
+    fn agent(&self) -> Option<&Arc<Agent>> {
+        self.session.get()
+    }
+
+    /// The session, while it collects.
+    fn running(&self) -> Option<&Arc<Agent>> {
+        self.session.get().filter(|agent| agent.phase() != Phase::Stopping)
+    }
+
+    fn work(agent: &Agent, kind: RuntimeWorkKind, start: Nanos) {
+        if start != 0 {
+            agent.events.push(Event::Work(RuntimeWork { kind, os_tid: current_tid(), start, end: clock::monotonic() }));
+        }
+    }
+}
+
+fn both(a: EventMask, b: EventMask) -> EventMask {
+    EventMask::from_words(a.low() & b.low(), a.high() & b.high())
+}
+
+impl Profiler for Entry {
+    fn initialize(&self, info: &ProfilerInfo) -> Result<EventMask, HResult> {
+        let entered = clock::monotonic();
+        let text = std::env::var(wire::CONFIG_ENV).map_err(|_| E_INVALIDARG)?;
+        let mut config = SessionConfig::from_hex(&text).map_err(|_| E_INVALIDARG)?;
+        config.launched = true;
+        let command_line = tasks::command_line();
+        if let Some(why) = launch::skipped(&command_line) {
+            let runtime = Runtime::new(info).map_err(HResult::from)?;
+            let hello = wire::Hello {
+                protocol: wire::PROTOCOL_VERSION,
+                token: config.token,
+                pid: std::process::id(),
+                runtime: runtime.version(),
+                info_version: runtime.info().version(),
+                notify_only: self.notify_only,
+                event_mask: (0, 0),
+                entered,
+                command_line,
+            };
+            // On an own thread, as everything that may register thread-local destructors.
+            if let Ok(thread) = OwnThread::spawn("clrscope-skip", move || writer::say_skipped(&config, hello, why)) {
+                thread.join();
+            }
+            return Err(CORPROF_E_PROFILER_CANCEL_ACTIVATION);
+        }
+        self.start(info, config, entered)
+    }
+
+    fn initialize_for_attach(&self, info: &ProfilerInfo, client_data: &[u8]) -> Result<EventMask, HResult> {
+        let entered = clock::monotonic();
+        let mut config = SessionConfig::from_bytes(client_data).map_err(|_| E_INVALIDARG)?;
+        config.launched = false;
+        self.start(info, config, entered)
+    }
+
+    fn load_as_notification_only(&self) -> bool {
+        self.notify_only
+    }
+
+    fn attach_complete(&self, _cx: &CallbackCx<'_>) {
+        if let Some(agent) = self.agent() {
+            agent.advance(Phase::Running);
+        }
+    }
+
+    fn detach_succeeded(&self, _cx: &CallbackCx<'_>) {
+        if let Some(agent) = self.agent() {
+            agent.join();
+        }
+    }
+
+    fn shutdown(&self, _cx: &CallbackCx<'_>) {
+        if let Some(agent) = self.agent() {
+            agent.shut_down();
+            agent.wait_finished(clock::monotonic() + SHUTDOWN_LIMIT);
+        }
+    }
+
+    fn panicked(&self, report: PanicReport<'_>) {
+        if let Some(agent) = self.agent() {
+            Counters::add(&agent.counters.panics, 1);
+            let message = report.message.unwrap_or("no message");
+            agent.log(LogLevel::Error, format!("panic in {}: {message}", report.callback));
+        }
+    }
+}
+
+impl ProfilerCallback for Entry {
+    fn thread_created(&self, _cx: &CallbackCx<'_>, thread: ThreadId) {
+        if let Some(agent) = self.running() {
+            agent.live.insert(thread);
+        }
+    }
+
+    fn thread_destroyed(&self, _cx: &CallbackCx<'_>, thread: ThreadId) {
+        // Also while stopping: a walk may still be under way.
+        if let Some(agent) = self.agent() {
+            agent.live.remove(thread);
+            agent.events.push(Event::ThreadEnded { thread, time: clock::monotonic() });
+        }
+    }
+
+    fn thread_assigned_to_os_thread(&self, _cx: &CallbackCx<'_>, thread: ThreadId, os_tid: u32) {
+        if let Some(agent) = self.running() {
+            agent.events.push(Event::ThreadRuns { thread, os_tid, time: clock::monotonic() });
+            // The callback comes on the thread that it is about. If one day it does not, the thread is not sampled.
+            agent.with_signals(|engine| {
+                if os_tid == current_tid() {
+                    engine.add_current(os_tid);
+                }
+            });
+        }
+    }
+
+    fn thread_name_changed(&self, _cx: &CallbackCx<'_>, thread: ThreadId, name: Utf16<'_>) {
+        if let Some(agent) = self.running() {
+            agent.events.push(Event::ThreadNamed { thread, name: name.to_string() });
+        }
+    }
+
+    fn runtime_suspend_started(&self, _cx: &CallbackCx<'_>, _reason: SuspendReason) {
+        self.suspended.store(clock::monotonic(), Relaxed);
+    }
+
+    fn runtime_suspend_aborted(&self, _cx: &CallbackCx<'_>) {
+        self.suspended.store(0, Relaxed);
+    }
+
+    fn runtime_resume_finished(&self, _cx: &CallbackCx<'_>) {
+        let start = self.suspended.swap(0, Relaxed);
+        if let Some(agent) = self.running() {
+            Self::work(agent, RuntimeWorkKind::Suspended, start);
+        }
+    }
+
+    fn garbage_collection_started(&self, _: &CallbackCx<'_>, _: CollectedGenerations<'_>, _: GcReason) {
+        self.collecting.store(clock::monotonic(), Relaxed);
+    }
+
+    fn garbage_collection_finished(&self, _cx: &CallbackCx<'_>) {
+        let start = self.collecting.swap(0, Relaxed);
+        if let Some(agent) = self.running() {
+            Self::work(agent, RuntimeWorkKind::Gc, start);
+        }
+    }
+
+    fn jit_compilation_started(&self, _cx: &CallbackCx<'_>, _function: FunctionId, _safe_to_block: bool) {
+        let _ = COMPILING.try_with(|started| {
+            if let Some(free) = started.iter().find(|cell| cell.get() == 0) {
+                free.set(clock::monotonic());
+            }
+        });
+    }
+
+    fn jit_compilation_finished(
+        &self,
+        _cx: &CallbackCx<'_>,
+        _function: FunctionId,
+        _status: Result<(), HResult>,
+        _safe_to_block: bool,
+    ) {
+        let start = COMPILING.try_with(|started| {
+            let newest = started.iter().rev().find(|cell| cell.get() != 0);
+            newest.map_or(0, |cell| cell.replace(0))
+        });
+        if let (Some(agent), Ok(start)) = (self.running(), start) {
+            Self::work(agent, RuntimeWorkKind::Jit, start);
+        }
+    }
+
+    fn module_unload_finished(&self, _cx: &CallbackCx<'_>, module: ModuleId, _status: Result<(), HResult>) {
+        if let Some(agent) = self.running() {
+            agent.events.push(Event::ModuleUnloaded(module));
+        }
+    }
+
+    fn dynamic_method_unloaded(&self, _cx: &CallbackCx<'_>, function: FunctionId) {
+        if let Some(agent) = self.running() {
+            agent.events.push(Event::FunctionFreed(function));
+        }
+    }
+
+    fn event_pipe_event_delivered(&self, _cx: &CallbackCx<'_>, event: DeliveredEvent<'_>) {
+        if let Some(agent) = self.running() {
+            exception_events::on_event(agent, event.id, event.data);
+        }
+    }
+
+    fn exception_thrown(&self, _cx: &CallbackCx<'_>, exception: ObjectId<'_>) {
+        if let Some(agent) = self.running() {
+            let context = Context::new(agent);
+            agent.each_collector(|collector| collector.exception_thrown(&context, Object(exception.address())));
+        }
+    }
+
+    fn exception_catcher_enter(&self, _cx: &CallbackCx<'_>, function: FunctionId, exception: ObjectId<'_>) {
+        if let Some(agent) = self.running() {
+            let context = Context::new(agent);
+            agent.each_collector(|collector| {
+                collector.exception_caught(&context, Function(function.0), Object(exception.address()));
+            });
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! Exceptions by events, where the runtime's callbacks are not safe.
+//!
+//! .NET 9 handles exceptions in a new way, and has a gap in it: a collection between two handlers of one exception
+//! misses references (dotnet/runtime issue 110769, closed for .NET 10). By itself that is hit once in days. The
+//! callbacks of `COR_PRF_MONITOR_EXCEPTIONS` come in that very gap and let collections in, whatever a profiler does
+//! in them, so that programs die in seconds. Events of the runtime's own tracing do not: an EventPipe session whose
+//! events come to a callback on the throwing thread tells type, message and catcher as well.
+
+use crate::agent::Agent;
+use crate::context::Context;
+use crate::os::threads::OwnThread;
+use corprof::abi::COR_PRF_EVENTPIPE_LEVEL;
+use corprof::ids::FunctionId;
+use corprof::info::{EventPipeSession, ProviderConfig};
+use profilers::{CallbackCx, CallbackSample, Class, Function, Object};
+use std::sync::atomic::{
+    AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use wire::Nanos;
+
+/// `ExceptionThrown_V1` and `ExceptionCatchStart` (ClrEtwAll.man).
+const THROWN: u32 = 80;
+const CATCH_START: u32 = 250;
+/// `ExceptionKeyword`; catches are of level informational.
+const KEYWORD: u64 = 0x8000;
+/// Most bytes of a message that are kept: 4096 UTF-16 units.
+const MESSAGE_BYTES: usize = 8192;
+/// Stands in a slot whose name is being written. No class has this number: those of events are odd.
+const BEING_NAMED: usize = 2;
+/// Classes that are told apart.
+const CLASSES: usize = 2048;
+
+/// Whether exceptions are to be had by events in this runtime.
+pub fn needed(version: [u16; 4]) -> bool {
+    match version {
+        // .NET 8 has the new way too, switched off. `0` switches the old one off.
+        [8, ..] => std::env::var("DOTNET_LegacyExceptionHandling").is_ok_and(|value| value.trim() == "0"),
+        [9, ..] => true,
+        _ => false,
+    }
+}
+
+/// Starts the events. A thread that does this becomes one of the runtime's own, and may ask it nothing any more
+/// outside of callbacks: so it is done on a thread that then ends.
+pub fn start(agent: &Arc<Agent>) -> Result<(), String> {
+    let for_thread = Arc::clone(agent);
+    let started = on_own_thread(move || start_here(&for_thread).map(|session| for_thread.keep_events(session)));
+    started.map_err(|error| error.to_string())?.unwrap_or(Ok(())).map_err(|error| error.to_string())
+}
+
+/// Stops the events: none comes afterwards. In a process that ends the runtime has done so itself, and might not
+/// answer.
+pub fn stop(agent: &Arc<Agent>) {
+    let Some(session) = agent.take_events() else { return };
+    if agent.is_shutdown() {
+        std::mem::forget(session);
+    } else {
+        let _ = on_own_thread(move || drop(session));
+    }
+}
+
+/// Runs something on a thread of its own, and waits for it. `None` if it panicked.
+fn on_own_thread<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> std::io::Result<Option<R>> {
+    let result = Arc::new(Mutex::new(None));
+    let for_thread = Arc::clone(&result);
+    let thread = OwnThread::spawn("clrscope-events", move || {
+        let value = body();
+        *for_thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+    })?;
+    thread.join();
+    let mut result = result.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(result.take())
+}
+
+fn start_here(agent: &Agent) -> corprof::Result<EventPipeSession> {
+    let provider = ProviderConfig {
+        name: "Microsoft-Windows-DotNETRuntime".to_owned(),
+        keywords: KEYWORD,
+        level: COR_PRF_EVENTPIPE_LEVEL::INFORMATIONAL,
+        arguments: None,
+    };
+    agent.runtime.info().start_event_pipe_session(&[provider], false)
+}
+
+/// An event came, on the thread that it is about.
+pub fn on_event(agent: &Agent, id: u32, data: &[u8]) {
+    // Nothing is an object here: what would be asked of it came with the event.
+    const NO_OBJECT: Object = Object(0);
+    match id {
+        THROWN => {
+            let context = EventContext { inner: Context::new(agent), agent, thrown: Thrown::parse(data) };
+            agent.each_collector(|collector| collector.exception_thrown(&context, NO_OBJECT));
+        }
+        CATCH_START => {
+            let Some(function) = catcher(data) else { return };
+            let context = EventContext { inner: Context::new(agent), agent, thrown: None };
+            agent.each_collector(|collector| collector.exception_caught(&context, Function(function.0), NO_OBJECT));
+        }
+        _ => {}
+    }
+}
+
+/// What the event says of an exception: texts in UTF-16, as bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Thrown<'a> {
+    type_name: &'a [u8],
+    message: &'a [u8],
+}
+
+impl<'a> Thrown<'a> {
+    /// Type and message, each ended by a zero, are the first of its fields.
+    fn parse(data: &'a [u8]) -> Option<Self> {
+        let (type_name, rest) = text(data)?;
+        let (message, _) = text(rest)?;
+        (!type_name.is_empty()).then_some(Self { type_name, message })
+    }
+}
+
+/// The units before the next zero, and what follows it.
+fn text(data: &[u8]) -> Option<(&[u8], &[u8])> {
+    let units = data.chunks_exact(2).position(|unit| unit == [0, 0])?;
+    Some((data.get(..units * 2)?, data.get(units * 2 + 2..)?))
+}
+
+/// The function that catches: entry address, then the function.
+fn catcher(data: &[u8]) -> Option<FunctionId> {
+    let function = u64::from_le_bytes(*data.get(8..)?.first_chunk()?);
+    FunctionId(usize::try_from(function).ok()?).non_null()
+}
+
+fn decode(units: &[u8]) -> String {
+    let units = units.chunks_exact(2).filter_map(|unit| Some(u16::from_le_bytes(*unit.first_chunk()?)));
+    char::decode_utf16(units).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+}
+
+struct EventContext<'a> {
+    inner: Context<'a>,
+    agent: &'a Agent,
+    thrown: Option<Thrown<'a>>,
+}
+
+impl CallbackCx for EventContext<'_> {
+    fn now(&self) -> Nanos {
+        self.inner.now()
+    }
+
+    fn second(&self) -> u32 {
+        self.inner.second()
+    }
+
+    fn os_tid(&self) -> u32 {
+        self.inner.os_tid()
+    }
+
+    fn class_of(&self, _object: Object) -> Option<Class> {
+        self.agent.event_classes.class(self.thrown?.type_name)
+    }
+
+    fn message_of(&self, _object: Object) -> Option<String> {
+        let message = self.thrown?.message;
+        let message = message.get(..message.len().min(MESSAGE_BYTES))?;
+        (!message.is_empty()).then(|| decode(message))
+    }
+
+    fn own_stack(&self) -> (Vec<u64>, bool) {
+        self.inner.own_stack()
+    }
+
+    fn send(&self, sample: CallbackSample) {
+        self.inner.send(sample);
+    }
+}
+
+/// Classes that are known by name only. Looked up without a lock. The default has no room: most sessions have no
+/// use for it.
+#[derive(Debug, Default)]
+pub struct EventClasses {
+    slots: Box<[(AtomicUsize, OnceLock<String>)]>,
+}
+
+impl EventClasses {
+    /// Room for all that can come.
+    pub fn with_room() -> Self {
+        Self { slots: (0..CLASSES).map(|_| Default::default()).collect() }
+    }
+
+    /// The class of this name, by a number that no class of the runtime has: those are addresses, and even.
+    fn class(&self, type_name: &[u8]) -> Option<Class> {
+        let key = hash(type_name) | 1;
+        for step in 0..CLASSES {
+            let (taken, name) = self.slots.get((key.wrapping_shr(8) + step) % CLASSES)?;
+            let found = taken.load(Acquire);
+            if found == key {
+                return Some(Class(key));
+            }
+            // Two threads that meet a class for the first time at once may enter it twice; nobody waits.
+            if found == 0 && taken.compare_exchange(0, BEING_NAMED, Relaxed, Relaxed).is_ok() {
+                let _ = name.set(decode(type_name));
+                taken.store(key, Release);
+                return Some(Class(key));
+            }
+        }
+        None
+    }
+
+    /// The name of a class as the event has it. Always there for one that [`Self::class`] gave; `None` for the
+    /// runtime's own numbers.
+    pub fn name(&self, class: Class) -> Option<&str> {
+        if class.0 & 1 == 0 {
+            return None;
+        }
+        let (_, name) = self.slots.iter().find(|(taken, _)| taken.load(Acquire) == class.0)?;
+        name.get().map(String::as_str)
+    }
+}
+
+/// 64 bits of a name: a confusion among a thousand classes comes once in 10^13 programs.
+fn hash(bytes: &[u8]) -> usize {
+    let mut words = bytes.chunks_exact(8);
+    let mut hash = bytes.len() as u64;
+    for word in words.by_ref() {
+        let word = word.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+        hash = (hash.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        hash ^= hash >> 29;
+    }
+    for &byte in words.remainder() {
+        hash = (hash.rotate_left(11) ^ u64::from(byte)).wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
+    }
+    (hash ^ hash >> 32) as usize
+}
+
+/// A name as reflection writes it, as C# would: ``N.Outer+Of`1[System.Int32]`` becomes `N.Outer+Of<int>`.
+pub fn as_csharp(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    let mut rest = name;
+    while let Some(next) = rest.find(['`', '[', ']', ',']) {
+        let (before, from) = rest.split_at(next);
+        out.push_str(keyword(before.trim()));
+        let mut characters = from.chars();
+        match characters.next() {
+            Some('`') => rest = characters.as_str().trim_start_matches(|c: char| c.is_ascii_digit()),
+            // Arrays keep their brackets.
+            Some('[') if matches!(characters.clone().next(), Some(']' | ',' | '*')) => {
+                let end = from.find(']').map_or(from.len(), |end| end + 1);
+                let (array, after) = from.split_at(end);
+                out.push_str(array);
+                rest = after;
+            }
+            Some(bracket) => {
+                out.push_str(match bracket {
+                    '[' => "<",
+                    ']' => ">",
+                    _ => ", ",
+                });
+                rest = characters.as_str();
+            }
+            None => break,
+        }
+    }
+    out.push_str(keyword(rest.trim()));
+    out
+}
+
+fn keyword(name: &str) -> &str {
+    match name {
+        "System.Boolean" => "bool",
+        "System.Byte" => "byte",
+        "System.SByte" => "sbyte",
+        "System.Char" => "char",
+        "System.Decimal" => "decimal",
+        "System.Double" => "double",
+        "System.Single" => "float",
+        "System.Int32" => "int",
+        "System.UInt32" => "uint",
+        "System.Int64" => "long",
+        "System.UInt64" => "ulong",
+        "System.Int16" => "short",
+        "System.UInt16" => "ushort",
+        "System.Object" => "object",
+        "System.String" => "string",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn utf16(text: &str) -> Vec<u8> {
+        text.encode_utf16().flat_map(u16::to_le_bytes).collect()
+    }
+
+    #[test]
+    fn payloads_are_read_and_cut_ones_are_not() {
+        let mut data = utf16("N.Bad\0went wrong\0");
+        data.extend([9; 14]);
+        let thrown = Thrown::parse(&data).unwrap();
+        assert_eq!((decode(thrown.type_name), decode(thrown.message)), ("N.Bad".into(), "went wrong".into()));
+        for length in 0..utf16("N.Bad\0went wrong\0").len() {
+            assert_eq!(Thrown::parse(&data[..length]), None, "{length}");
+        }
+        assert_eq!(Thrown::parse(&utf16("\0\0")), None);
+        let mut data = 5u64.to_le_bytes().to_vec();
+        data.extend(0x7000u64.to_le_bytes());
+        assert_eq!(catcher(&data), Some(FunctionId(0x7000)));
+        assert_eq!(catcher(&data[..15]), None);
+    }
+
+    #[test]
+    fn classes_have_one_number_each() {
+        let classes = EventClasses::with_room();
+        let a = classes.class(&utf16("N.A")).unwrap();
+        let b = classes.class(&utf16("N.B`1[System.String]")).unwrap();
+        assert_ne!(a, b);
+        assert_eq!(classes.class(&utf16("N.A")), Some(a));
+        assert_eq!(classes.name(a), Some("N.A"));
+        assert_eq!(classes.name(b), Some("N.B`1[System.String]"));
+        assert_eq!(classes.name(Class(0x7f00_0000)), None);
+        assert_eq!(classes.name(Class(0x7f00_0001)), None);
+        for number in 0..CLASSES {
+            classes.class(&utf16(&format!("N.Of{number}")));
+        }
+        assert_eq!(classes.class(&utf16("N.Further")), None);
+        assert_eq!(EventClasses::default().class(&utf16("N.A")), None);
+    }
+
+    #[test]
+    fn names_are_written_as_in_csharp() {
+        for (from, to) in [
+            ("System.Exception", "System.Exception"),
+            ("N.Outer+Inner", "N.Outer+Inner"),
+            ("N.Of`1[System.Int32]", "N.Of<int>"),
+            ("N.Of`2[System.Int32,N.Of`1[System.String]]", "N.Of<int, N.Of<string>>"),
+            ("N.Of`1[System.Byte[]]", "N.Of<byte[]>"),
+            ("N.Of`1[System.Int32[,]]+In", "N.Of<int[,]>+In"),
+            ("`", ""),
+            ("[", "<"),
+            ("", ""),
+        ] {
+            assert_eq!(as_csharp(from), to, "{from}");
+        }
+    }
+}

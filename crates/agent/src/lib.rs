@@ -1,0 +1,39 @@
+//! The library inside the target process.
+//!
+//! The runtime loads it, by attach or at start, and makes an [`entry::Entry`]. That starts one thread which talks
+//! to clrscope ([`writer`]) and, where a profiler needs it, one that suspends and walks ([`ticks`]). When clrscope
+//! says so, or is gone, everything is stopped and the runtime is asked to let go; it then unloads the library.
+//!
+//! Linux only: on other systems this crate is empty.
+#![cfg(target_os = "linux")]
+#![allow(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+
+pub mod agent;
+pub mod collectors;
+pub mod compare;
+pub mod context;
+pub mod counters;
+pub mod entry;
+pub mod exception_events;
+pub mod exception_layout;
+pub mod launch;
+pub mod live_threads;
+pub mod memory;
+pub mod os;
+pub mod queue;
+pub mod resolver;
+pub mod runtime;
+pub mod stacks;
+pub mod threads;
+pub mod ticks;
+pub mod unwind_table;
+pub mod writer;
+
+use corprof::Guid;
+use entry::Entry;
+
+corprof::export_profiler! {
+    Guid::from_le_bytes(wire::CLSID_MAIN) => |_clsid| Entry::new(false),
+    Guid::from_le_bytes(wire::CLSID_NOTIFY_ONLY) => |_clsid| Entry::new(true),
+}

@@ -1,0 +1,363 @@
+//! The Unix socket to clrscope.
+
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use wire::{Control, frame};
+
+/// A connection to clrscope. Every wait has a limit.
+#[derive(Debug)]
+pub struct Connection {
+    socket: OwnedFd,
+    incoming: Vec<u8>,
+    /// Longest wait for the other side to take what is written, milliseconds.
+    write_limit: i32,
+}
+
+/// Why no connection was made.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The path does not fit into a socket address.
+    #[error("the socket path is longer than a socket address allows")]
+    PathTooLong,
+    /// The system refused.
+    #[error("cannot connect: {0}")]
+    Io(#[from] io::Error),
+    /// Somebody else listens there.
+    #[error("the socket belongs to user {0}, not to the user of this process or to root")]
+    Foreign(u32),
+}
+
+/// What the other side sent, or that it is gone.
+#[derive(Debug)]
+pub enum Incoming {
+    /// Messages, perhaps none.
+    Messages(Vec<Control>),
+    /// The connection is closed, or carries something that is not our protocol.
+    Gone,
+}
+
+impl Connection {
+    /// Connects to a listening socket, trying for `limit` nanoseconds while its backlog is full, and checks that
+    /// its owner is the user of this process or root.
+    pub fn open(path: &str, limit: u64) -> Result<Self, ConnectError> {
+        // SAFETY: an all-zero address is a valid value of this C struct.
+        let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+        address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+        // One byte stays zero: it ends the path.
+        if path.len() >= address.sun_path.len() {
+            return Err(ConnectError::PathTooLong);
+        }
+        for (to, from) in address.sun_path.iter_mut().zip(path.bytes()) {
+            *to = from as libc::c_char;
+        }
+        // SAFETY: plain system call; the descriptor is ours alone.
+        let socket = unsafe {
+            let flags = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+            let fd = libc::socket(libc::AF_UNIX, flags, 0);
+            if fd < 0 {
+                return Err(io::Error::last_os_error().into());
+            }
+            OwnedFd::from_raw_fd(fd)
+        };
+        let deadline = super::clock::monotonic().saturating_add(limit);
+        loop {
+            let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+            // SAFETY: the address is valid and its length is that of its type.
+            let result = unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) };
+            if result == 0 {
+                break;
+            }
+            let error = io::Error::last_os_error();
+            let again = matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR));
+            let now = super::clock::monotonic();
+            if !again || now >= deadline {
+                return Err(error.into());
+            }
+            super::clock::sleep_until(now + 5_000_000);
+        }
+        let connection = Self { socket, incoming: Vec::new(), write_limit: 10_000 };
+        connection.check_peer()?;
+        Ok(connection)
+    }
+
+    /// Only our own user, or root, may be told what runs here.
+    fn check_peer(&self) -> Result<(), ConnectError> {
+        let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: 0 };
+        let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+        // SAFETY: `peer` has room for `length` bytes.
+        let result = unsafe {
+            let value = (&raw mut peer).cast();
+            libc::getsockopt(self.socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, value, &mut length)
+        };
+        if result != 0 {
+            return Err(io::Error::last_os_error().into());
+        }
+        // SAFETY: a system call without arguments.
+        let own = unsafe { libc::geteuid() };
+        // Root of another user namespace is shown as the overflow user, and refused with all others.
+        if peer.uid == own || peer.uid == 0 { Ok(()) } else { Err(ConnectError::Foreign(peer.uid)) }
+    }
+
+    /// Sets how long a write may wait for the other side, milliseconds.
+    pub fn set_write_limit(&mut self, milliseconds: i32) {
+        self.write_limit = milliseconds;
+    }
+
+    /// Waits for messages, `timeout` milliseconds at most, or until `wake` becomes readable.
+    pub fn receive(&mut self, timeout: i32, wake: BorrowedFd) -> Incoming {
+        let events = libc::POLLIN;
+        let mut polled = [
+            libc::pollfd { fd: self.socket.as_raw_fd(), events, revents: 0 },
+            libc::pollfd { fd: wake.as_raw_fd(), events, revents: 0 },
+        ];
+        // SAFETY: the array is valid for the length given.
+        let ready = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout) };
+        if ready < 0 {
+            let gone = io::Error::last_os_error().raw_os_error() != Some(libc::EINTR);
+            return if gone { Incoming::Gone } else { Incoming::Messages(Vec::new()) };
+        }
+        if polled.first().is_some_and(|socket| socket.revents == 0) {
+            return Incoming::Messages(Vec::new());
+        }
+        let mut buffer = [0; 16 << 10];
+        // SAFETY: the kernel writes at most `buffer.len()` bytes.
+        let read = unsafe { libc::recv(self.socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+        match read {
+            0 => Incoming::Gone,
+            1.. => {
+                self.incoming.extend_from_slice(buffer.get(..read as usize).unwrap_or_default());
+                self.take_messages().map_or(Incoming::Gone, Incoming::Messages)
+            }
+            _ => match io::Error::last_os_error().raw_os_error() {
+                Some(libc::EAGAIN | libc::EINTR) => Incoming::Messages(Vec::new()),
+                _ => Incoming::Gone,
+            },
+        }
+    }
+
+    /// All messages of the frames that have arrived whole; `None` for what is no frame of ours.
+    fn take_messages(&mut self) -> Option<Vec<Control>> {
+        let mut messages = Vec::new();
+        let mut rest = self.incoming.as_slice();
+        while let Some((length, after)) = rest.split_first_chunk::<4>() {
+            let length = u32::from_le_bytes(*length) as usize;
+            if length > frame::MAX_FRAME {
+                return None;
+            }
+            let Some((body, after)) = after.split_at_checked(length) else { break };
+            messages.extend(frame::decode::<Control>(body).ok()?);
+            rest = after;
+        }
+        let used = self.incoming.len() - rest.len();
+        self.incoming.drain(..used);
+        Some(messages)
+    }
+
+    /// Writes one message as a frame of its own, with a file descriptor beside it.
+    pub fn write_with_descriptor(&mut self, message: &wire::Record, descriptor: BorrowedFd) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        frame::write(&mut bytes, message).map_err(io::Error::other)?;
+        let mut data = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+        // Room for one header and one descriptor, aligned as the header must be.
+        let mut control = [0u64; 4];
+        // SAFETY: an all-zero header is a valid value of this C struct.
+        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+        header.msg_iov = &mut data;
+        header.msg_iovlen = 1;
+        header.msg_control = control.as_mut_ptr().cast();
+        let sent = loop {
+            // SAFETY: `control` is large enough for one descriptor, and `header` points to locals that outlive
+            // the call.
+            let sent = unsafe {
+                header.msg_controllen = libc::CMSG_SPACE(size_of::<i32>() as u32) as _;
+                let first = libc::CMSG_FIRSTHDR(&header);
+                (*first).cmsg_level = libc::SOL_SOCKET;
+                (*first).cmsg_type = libc::SCM_RIGHTS;
+                (*first).cmsg_len = libc::CMSG_LEN(size_of::<i32>() as u32) as _;
+                libc::CMSG_DATA(first).cast::<i32>().write_unaligned(descriptor.as_raw_fd());
+                libc::sendmsg(self.socket.as_raw_fd(), &header, libc::MSG_NOSIGNAL)
+            };
+            if sent >= 0 {
+                break sent as usize;
+            }
+            self.after_failed_write()?;
+        };
+        self.write_all(bytes.get(sent..).unwrap_or_default())
+    }
+
+    /// Waits for room if that is what was missing; else the error.
+    fn after_failed_write(&self) -> io::Result<()> {
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EINTR) => Ok(()),
+            Some(libc::EAGAIN) => {
+                let mut polled = libc::pollfd { fd: self.socket.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+                // SAFETY: one valid entry.
+                let ready = unsafe { libc::poll(&mut polled, 1, self.write_limit) };
+                if ready == 0 { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
+            }
+            _ => Err(error),
+        }
+    }
+}
+
+impl Write for Connection {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            // SAFETY: the kernel reads at most `bytes.len()` bytes. No SIGPIPE: the target may not handle it.
+            let sent =
+                unsafe { libc::send(self.socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+            if sent >= 0 {
+                return Ok(sent as usize);
+            }
+            self.after_failed_write()?;
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Wakes the thread that waits in [`Connection::receive`].
+#[derive(Debug)]
+pub struct Wake {
+    event: OwnedFd,
+}
+
+impl Wake {
+    /// Makes one.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: plain system call; the descriptor is ours alone.
+        unsafe {
+            let fd = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
+            if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(Self { event: OwnedFd::from_raw_fd(fd) }) }
+        }
+    }
+
+    /// Wakes the waiter, now or when it waits next.
+    pub fn wake(&self) {
+        let one = 1u64;
+        // SAFETY: eight bytes are read from a valid place.
+        unsafe { libc::write(self.event.as_raw_fd(), (&raw const one).cast(), 8) };
+    }
+
+    /// Forgets wakes of the past.
+    pub fn clear(&self) {
+        let mut count = 0u64;
+        // SAFETY: eight bytes are written to a valid place.
+        unsafe { libc::read(self.event.as_raw_fd(), (&raw mut count).cast(), 8) };
+    }
+
+    /// What to wait on.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        use std::os::fd::AsFd;
+        self.event.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::unix::net::UnixListener;
+
+    fn pair() -> (Connection, std::os::unix::net::UnixStream, tempfile::TempDir) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let listener = UnixListener::bind(&path).unwrap();
+        let connection = Connection::open(path.to_str().unwrap(), 0).unwrap();
+        (connection, listener.accept().unwrap().0, directory)
+    }
+
+    fn receive(connection: &mut Connection) -> Option<Vec<Control>> {
+        let wake = Wake::new().unwrap();
+        match connection.receive(1000, wake.descriptor()) {
+            Incoming::Messages(messages) => Some(messages),
+            Incoming::Gone => None,
+        }
+    }
+
+    #[test]
+    fn messages_arrive_however_they_are_cut() {
+        let (mut connection, mut other, _directory) = pair();
+        let mut bytes = Vec::new();
+        frame::write(&mut bytes, &Control::Status).unwrap();
+        frame::write(&mut bytes, &Control::Resolve(vec![1, 2])).unwrap();
+        other.write_all(&bytes[..7]).unwrap();
+        assert_eq!(receive(&mut connection), Some(vec![Control::Status]));
+        other.write_all(&bytes[7..]).unwrap();
+        assert_eq!(receive(&mut connection), Some(vec![Control::Resolve(vec![1, 2])]));
+    }
+
+    #[test]
+    fn a_closed_or_foreign_stream_is_gone() {
+        let (mut connection, mut other, _directory) = pair();
+        other.write_all(&[0xff; 8]).unwrap();
+        assert_eq!(receive(&mut connection), None);
+        let (mut connection, other, _directory) = pair();
+        drop(other);
+        assert_eq!(receive(&mut connection), None);
+        assert!(connection.write_all(b"nobody listens").is_err());
+    }
+
+    #[test]
+    fn nobody_there_is_an_error_at_once() {
+        assert!(matches!(Connection::open("/nonexistent/socket", u64::MAX), Err(ConnectError::Io(_))));
+        assert!(matches!(Connection::open(&"x".repeat(200), 0), Err(ConnectError::PathTooLong)));
+    }
+
+    #[test]
+    fn a_reader_that_does_not_read_does_not_hold_us() {
+        let (mut connection, _other, _directory) = pair();
+        connection.set_write_limit(20);
+        let error = connection.write_all(&vec![0; 16 << 20]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn a_wake_ends_the_wait() {
+        let (mut connection, _other, _directory) = pair();
+        let wake = Wake::new().unwrap();
+        wake.wake();
+        let before = super::super::clock::monotonic();
+        assert!(matches!(connection.receive(10_000, wake.descriptor()), Incoming::Messages(m) if m.is_empty()));
+        assert!(super::super::clock::monotonic() - before < 5_000_000_000);
+        wake.clear();
+        connection.receive(0, wake.descriptor());
+    }
+
+    #[test]
+    fn a_descriptor_travels_with_its_frame() {
+        use std::os::fd::AsFd;
+        let (mut connection, mut other, _directory) = pair();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"shared").unwrap();
+        connection.write_with_descriptor(&wire::Record::Flushed, file.as_fd()).unwrap();
+        let mut bytes = [0; 64];
+        let mut control = [0u64; 8];
+        let mut data = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+        // SAFETY: the buffers are locals with the lengths given; the received descriptor is ours.
+        let mut received = unsafe {
+            let mut header: libc::msghdr = std::mem::zeroed();
+            header.msg_iov = &mut data;
+            header.msg_iovlen = 1;
+            header.msg_control = control.as_mut_ptr().cast();
+            header.msg_controllen = size_of_val(&control) as _;
+            let read = libc::recvmsg(other.as_raw_fd(), &mut header, 0);
+            assert!(read > 4);
+            let first = libc::CMSG_FIRSTHDR(&header);
+            assert!(!first.is_null());
+            std::fs::File::from(OwnedFd::from_raw_fd(libc::CMSG_DATA(first).cast::<i32>().read_unaligned()))
+        };
+        use std::io::Seek;
+        received.rewind().unwrap();
+        let mut text = String::new();
+        received.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "shared");
+        connection.write_all(b"x").unwrap();
+        let mut one = [0];
+        other.read_exact(&mut one).unwrap();
+        assert_eq!(&one, b"x");
+    }
+}

@@ -1,0 +1,9 @@
+//! Linux.
+
+pub mod clock;
+pub mod connection;
+pub mod maps;
+pub mod memory;
+pub mod signals;
+pub mod tasks;
+pub mod threads;

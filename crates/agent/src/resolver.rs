@@ -1,0 +1,354 @@
+//! From addresses to methods: what code stands where, what it is called, and how its frames are unwound.
+
+use crate::counters::Counters;
+use crate::exception_events::as_csharp;
+use crate::os::{maps, memory::OwnMemory};
+use crate::runtime::{NativeCode, Runtime};
+use crate::unwind_table::{self, Image};
+use crate::{memory::Memory, os::clock};
+use corprof::ids::{ClassId, FunctionId, ModuleId};
+use corprof::{FunctionKind, NameResolver, ProfilerInfo};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Bound;
+use wire::{Class, Code, Method, MethodKind, Module, Nanos, Record, UnwindTable};
+
+/// Largest code whose bytes are sent along.
+const MOST_BYTES: u32 = 256 << 10;
+
+/// Answers [`wire::Control::Resolve`], and gives ids to modules, classes and methods. Each is defined before it is
+/// named, by records pushed to the list that every method takes.
+pub struct Resolver {
+    memory: OwnMemory,
+    names: NameResolver,
+    /// Code that was sent: start of each range, its end, and its function.
+    sent: BTreeMap<u64, Sent>,
+    not_code: HashSet<u64>,
+    /// Id and base of each.
+    modules: HashMap<ModuleId, (u32, u64)>,
+    last_module: u32,
+    classes: HashMap<ClassId, u32>,
+    last_class: u32,
+    methods: HashMap<FunctionId, Named>,
+    last_method: u32,
+    /// Images with tables of functions, by base.
+    images: BTreeMap<u64, Image>,
+    maps_read: Nanos,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    end: u64,
+    function: FunctionId,
+    /// Start of the first range: by that the code is called freed.
+    entry: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Named {
+    id: u32,
+    module: Option<ModuleId>,
+    /// Starts of the ranges of its code that were sent.
+    code: Vec<u64>,
+}
+
+impl Resolver {
+    /// Distinct code ranges, and addresses that are no code, that are remembered. When there are more, all are
+    /// forgotten, and sent again when they are met again.
+    const MOST: usize = 100_000;
+    /// Nanoseconds between two looks at the memory map.
+    const MAPS_INTERVAL: Nanos = 1_000_000_000;
+
+    /// One that knows nothing yet.
+    pub fn new(info: &ProfilerInfo) -> Self {
+        Self {
+            memory: OwnMemory::default(),
+            names: NameResolver::new(info.clone()),
+            sent: BTreeMap::new(),
+            not_code: HashSet::new(),
+            modules: HashMap::new(),
+            last_module: 0,
+            classes: HashMap::new(),
+            last_class: 0,
+            methods: HashMap::new(),
+            last_method: 0,
+            images: BTreeMap::new(),
+            maps_read: 0,
+        }
+    }
+
+    /// About how many bytes this holds.
+    pub fn memory(&self) -> usize {
+        self.sent.len() * 64
+            + self.not_code.capacity() * 9
+            + (self.modules.capacity() + self.classes.capacity() + self.methods.capacity()) * 17
+            + self.images.len() * 64
+    }
+
+    /// Says what code stands at these addresses, each once.
+    pub fn resolve(&mut self, runtime: &Runtime, counters: &Counters, ips: &[u64], out: &mut Vec<Record>) {
+        Counters::add(&counters.addresses, ips.len() as u64);
+        for &ip in ips {
+            if self.covers(ip) || self.not_code.contains(&ip) {
+                continue;
+            }
+            if self.sent.len() >= Self::MOST {
+                self.forget_all_code();
+            }
+            match runtime.code_at(ip) {
+                Some(code) => self.send_code(runtime, counters, code, out),
+                None => {
+                    if self.not_code.len() >= Self::MOST {
+                        self.not_code.clear();
+                    }
+                    self.not_code.insert(ip);
+                    out.push(Record::NotCode(ip));
+                }
+            }
+        }
+    }
+
+    /// As [`Self::resolve`], for addresses that were asked for: these are answered again, as the asker may have
+    /// forgotten them, or they may have become code since.
+    pub fn answer(&mut self, runtime: &Runtime, counters: &Counters, ips: &[u64], out: &mut Vec<Record>) {
+        for ip in ips {
+            self.not_code.remove(ip);
+        }
+        self.resolve(runtime, counters, ips, out);
+    }
+
+    fn covers(&self, ip: u64) -> bool {
+        self.sent.range(..=ip).next_back().is_some_and(|(_, sent)| ip < sent.end)
+    }
+
+    fn send_code(&mut self, runtime: &Runtime, counters: &Counters, code: NativeCode, out: &mut Vec<Record>) {
+        let Some(&(entry, length)) = code.ranges.first() else { return };
+        let method = self.method(runtime, counters, code.function, out);
+        for &(start, length) in &code.ranges {
+            let end = start.saturating_add(u64::from(length));
+            // Older code whose place this takes was freed without a word.
+            self.forget_overlapping(start, end);
+            self.sent.insert(start, Sent { end, function: code.function, entry });
+        }
+        if let Some(named) = self.methods.get_mut(&code.function) {
+            named.code.extend(code.ranges.iter().map(|(start, _)| start));
+        }
+        let unwind = self.unwind_table(&code);
+        if unwind.is_none() {
+            Counters::add(&counters.without_unwind, 1);
+        }
+        let bytes = if length <= MOST_BYTES { self.memory.bytes(entry, length as usize) } else { None };
+        let il_map = runtime.il_map(entry);
+        out.push(Record::Code(Code {
+            method,
+            rejit: code.rejit.0 as u64,
+            ranges: code.ranges,
+            unwind,
+            bytes: bytes.unwrap_or_default(),
+            il_map,
+        }));
+    }
+
+    fn forget_overlapping(&mut self, start: u64, end: u64) {
+        while let Some((&first, _)) =
+            self.sent.range(..end).next_back().filter(|(first, sent)| **first >= start || sent.end > start)
+        {
+            self.sent.remove(&first);
+        }
+    }
+
+    fn unwind_table(&mut self, code: &NativeCode) -> Option<UnwindTable> {
+        if cfg!(not(target_arch = "x86_64")) {
+            // Other processors have other formats.
+            return None;
+        }
+        let &(entry, length) = code.ranges.first()?;
+        if let Some(image) = self.image_of(entry) {
+            return image.unwind_table(&self.memory, &code.ranges);
+        }
+        let jitted = unwind_table::of_jitted(&self.memory, entry, length);
+        if jitted.is_some() {
+            return jitted;
+        }
+        // Code of an image that no module names as its own: a composite one holds the code of many.
+        self.find_image(entry)?.unwind_table(&self.memory, &code.ranges)
+    }
+
+    fn image_of(&self, address: u64) -> Option<Image> {
+        let (_, image) = self.images.range((Bound::Unbounded, Bound::Included(address))).next_back()?;
+        image.contains(address).then_some(*image)
+    }
+
+    /// Looks for the headers of an image below an address, in the memory map.
+    fn find_image(&mut self, address: u64) -> Option<Image> {
+        let now = clock::monotonic();
+        if now.saturating_sub(self.maps_read) < Self::MAPS_INTERVAL {
+            return None;
+        }
+        self.maps_read = now;
+        let mappings = maps::mappings();
+        let below = mappings.iter().rev().skip_while(|mapping| mapping.start > address);
+        let near = below.take_while(|mapping| address - mapping.start < u64::from(u32::MAX)).take(64);
+        let images = near.filter_map(|mapping| Some((mapping, Image::at(&self.memory, mapping.start)?)));
+        let mut images = images.filter(|(_, image)| image.contains(address)).peekable();
+        // The head of a file may be mapped again within its image: the lowest one is the image's own.
+        let path = &images.peek()?.0.path;
+        let (_, image) = images.take_while(|(mapping, _)| mapping.path == *path).last()?;
+        self.images.insert(image.base, image);
+        Some(image)
+    }
+
+    /// Id of a method.
+    pub fn method(
+        &mut self,
+        runtime: &Runtime,
+        counters: &Counters,
+        function: FunctionId,
+        out: &mut Vec<Record>,
+    ) -> u32 {
+        if let Some(named) = self.methods.get(&function) {
+            return named.id;
+        }
+        // The thread's own time: what it waits for a processor is no cost of naming.
+        let begun = clock::thread_cpu();
+        let name = self.names.method(function);
+        Counters::add(&counters.naming, clock::thread_cpu().saturating_sub(begun));
+        Counters::add(&counters.methods, 1);
+        if self.methods.len() >= Self::MOST {
+            self.forget_all_code();
+            self.methods.clear();
+        }
+        self.last_method = self.last_method.wrapping_add(1);
+        let id = self.last_method;
+        self.methods
+            .insert(function, Named { id, module: name.as_ref().ok().and_then(|name| name.module), code: Vec::new() });
+        let method = match name {
+            Ok(name) => {
+                let (kind, module) = match name.kind {
+                    FunctionKind::Normal => (MethodKind::Normal, name.module),
+                    FunctionKind::Dynamic => (MethodKind::Dynamic, None),
+                    FunctionKind::IlStub => (MethodKind::IlStub, None),
+                };
+                Method {
+                    id,
+                    module: module.map(|module| self.module(runtime, module, out)),
+                    token: if kind == MethodKind::Normal { name.token.raw() } else { 0 },
+                    kind,
+                    type_name: name.type_name.as_ref().to_owned(),
+                    name: name.name,
+                    parameters: name.parameters,
+                }
+            }
+            Err(error) => Method {
+                id,
+                module: None,
+                token: 0,
+                kind: MethodKind::Normal,
+                type_name: String::new(),
+                name: format!("[unnamed: {error}]"),
+                parameters: String::new(),
+            },
+        };
+        out.push(Record::Method(method));
+        id
+    }
+
+    fn module(&mut self, runtime: &Runtime, module: ModuleId, out: &mut Vec<Record>) -> u32 {
+        if let Some(&(id, _)) = self.modules.get(&module) {
+            return id;
+        }
+        self.last_module = self.last_module.wrapping_add(1);
+        let id = self.last_module;
+        let (base, path, assembly) = runtime.module(module);
+        self.modules.insert(module, (id, base));
+        if let Some(image) = Image::at(&self.memory, base) {
+            self.images.insert(base, image);
+        }
+        out.push(Record::Module(Module { id, base, path, assembly, mvid: runtime.mvid(module) }));
+        id
+    }
+
+    /// Id of a class; `known` is its name as an event has it, where it is known by that only.
+    pub fn class(&mut self, class: ClassId, known: Option<&str>, out: &mut Vec<Record>) -> u32 {
+        if let Some(&id) = self.classes.get(&class) {
+            return id;
+        }
+        self.last_class = self.last_class.wrapping_add(1);
+        self.classes.insert(class, self.last_class);
+        let name = match known {
+            Some(name) => self.full_name(name).unwrap_or_else(|| as_csharp(name)),
+            None => match self.names.class(class) {
+                Ok(name) => name.as_ref().to_owned(),
+                Err(error) => format!("[unnamed: {error}]"),
+            },
+        };
+        out.push(Record::Class(Class { id: self.last_class, name }));
+        self.last_class
+    }
+
+    /// Events tell a nested class without what it is nested in, and so without a namespace. The first nested class of
+    /// that name is taken for it; `None` if there is none, or the name is whole.
+    fn full_name(&self, name: &str) -> Option<String> {
+        let (simple, arguments) = name.split_at(name.find('[').unwrap_or(name.len()));
+        if simple.contains('.') {
+            return None;
+        }
+        let info = self.names.info();
+        let modules = info.modules().ok()?.filter_map(|module| module.ok()?.non_null());
+        let modules: Vec<_> = modules.filter_map(|module| Some((module, info.module_metadata(module).ok()?))).collect();
+        if modules.iter().any(|(_, metadata)| metadata.find_type_def(simple, None).is_ok_and(|found| found.is_some())) {
+            return None;
+        }
+        // The application's own modules were loaded last.
+        let nested = modules.iter().rev().find_map(|(module, metadata)| {
+            let mut buffer = String::new();
+            let named = metadata.type_defs().filter_map(|type_def| type_def.ok()).find(|type_def| {
+                buffer.clear();
+                metadata.type_def_into(*type_def, &mut buffer).is_ok() && buffer == simple
+            })?;
+            self.names.type_def(*module, named).ok()
+        })?;
+        // The generic parameters that the definition has are replaced by the arguments that the event names.
+        let nested = nested.split('<').next().unwrap_or_default();
+        Some(as_csharp(&format!("{nested}{arguments}")))
+    }
+
+    /// The code of a dynamic method was freed: its id and its addresses may come again.
+    pub fn freed(&mut self, function: FunctionId, out: &mut Vec<Record>) {
+        if let Some(named) = self.methods.remove(&function) {
+            self.forget_code(function, &named, out);
+        }
+    }
+
+    /// A module was unloaded, and with it everything in it.
+    pub fn unloaded(&mut self, module: ModuleId, out: &mut Vec<Record>) {
+        self.names.forget_module(module);
+        if let Some((_, base)) = self.modules.remove(&module) {
+            self.images.remove(&base);
+        }
+        // Which of them were its own is not known; those that live get new ids when they are met again.
+        self.classes.clear();
+        let gone: Vec<_> = self.methods.extract_if(|_, named| named.module == Some(module)).collect();
+        for (function, named) in gone {
+            self.forget_code(function, &named, out);
+        }
+    }
+
+    fn forget_all_code(&mut self) {
+        self.sent.clear();
+        for named in self.methods.values_mut() {
+            named.code.clear();
+        }
+    }
+
+    fn forget_code(&mut self, function: FunctionId, named: &Named, out: &mut Vec<Record>) {
+        for start in &named.code {
+            // Its place may have been taken by other code in the meantime.
+            if self.sent.get(start).is_some_and(|sent| sent.function == function)
+                && let Some(sent) = self.sent.remove(start)
+                && sent.entry == *start
+            {
+                out.push(Record::CodeFreed(sent.entry));
+            }
+        }
+    }
+}

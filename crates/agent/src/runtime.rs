@@ -1,0 +1,248 @@
+//! What the agent asks of the runtime, in the form in which a recording needs it.
+
+use crate::live_threads::LiveThreads;
+use crate::os::{clock, maps};
+use com::codes::CORPROF_E_SUSPENSION_IN_PROGRESS;
+use corprof::ids::{ClassId, FunctionId, ModuleId, RawObjectId, ReJitId, ThreadId};
+use corprof::info::{CodeRange, Error, IlOffset, ProfilerInfo, Result, SnapshotFlags, SuspendedRuntime};
+use std::ops::ControlFlow;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What `RequestProfilerDetach` is told to expect, milliseconds: so soon the runtime looks whether no callback runs
+/// any more. With less it sometimes sleeps for seconds instead.
+const DETACH_EXPECTATION: u32 = 300;
+/// How often a suspension is asked for while a collection holds the world, and the pause between, nanoseconds.
+const SUSPEND_TRIES: u32 = 40;
+const SUSPEND_PAUSE: u64 = 500_000;
+
+/// The runtime of this process, .NET Core 3.1 or newer.
+#[derive(Debug)]
+pub struct Runtime {
+    info: ProfilerInfo,
+    version: [u16; 4],
+    /// Held while one of our threads has the world stopped. The runtime has one flag for "stopped by the profiler" and
+    /// sets it before it waits for its turn: of two that ask at once the second could not let the world go on again
+    /// (`ProfToEEInterfaceImpl::SuspendRuntime` and `ResumeRuntime`, src/coreclr/vm/proftoeeinterfaceimpl.cpp).
+    stopping: Mutex<()>,
+}
+
+/// A method's native code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NativeCode {
+    /// The function.
+    pub function: FunctionId,
+    /// Which ReJIT version.
+    pub rejit: ReJitId,
+    /// Start and length, the entry first.
+    pub ranges: Vec<(u64, u32)>,
+}
+
+/// The world stands still while this lives.
+#[derive(Debug)]
+pub struct Suspended<'a> {
+    // Dropped in this order: the world goes on before another may stop it.
+    world: SuspendedRuntime<'a>,
+    _turn: MutexGuard<'a, ()>,
+}
+
+/// How a walk ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Walked {
+    /// At the root.
+    Whole,
+    /// At the limit of frames, or the runtime could not go on.
+    Truncated,
+    /// The thread has no managed frames.
+    Nothing,
+    /// The runtime could not walk it.
+    Failed,
+}
+
+impl Runtime {
+    /// Takes what the runtime hands to a profiler.
+    ///
+    /// # Errors
+    /// [`Error::NeedsRuntime`] before .NET Core 3.0, which has no way to suspend.
+    pub fn new(info: &ProfilerInfo) -> Result<Self> {
+        info.info10()?;
+        let version = match info.runtime_information()?.version {
+            // What .NET Framework 4 says of itself, and .NET Core up to 3.1 too.
+            [4, 0, 30319, _] => version_of_core_3(),
+            version => version,
+        };
+        Ok(Self { version, info: info.clone(), stopping: Mutex::default() })
+    }
+
+    /// The interface itself.
+    pub fn info(&self) -> &ProfilerInfo {
+        &self.info
+    }
+
+    /// Major, minor, build, fix.
+    pub fn version(&self) -> [u16; 4] {
+        self.version
+    }
+
+    /// Asks the runtime to let go of us. `ProfilerDetachSucceeded` comes when no callback runs any more.
+    ///
+    /// # Errors
+    /// As of [`ProfilerInfo::request_detach`].
+    pub fn request_detach(&self) -> Result<()> {
+        self.info.request_detach(DETACH_EXPECTATION)
+    }
+
+    /// Every managed thread that the runtime knows at this moment.
+    ///
+    /// # Errors
+    /// The runtime does not list them at this moment.
+    pub fn threads(&self) -> Result<Vec<ThreadId>> {
+        Ok(self.info.threads()?.filter_map(|thread| thread.ok()?.non_null()).collect())
+    }
+
+    /// Thread id of the operating system, where the thread has one.
+    pub fn os_tid(&self, thread: ThreadId) -> Option<u32> {
+        self.info.thread_os_id(thread).ok().flatten().filter(|&tid| tid != 0)
+    }
+
+    /// The managed code that holds an address: of all versions of the function the one that does.
+    pub fn code_at(&self, ip: u64) -> Option<NativeCode> {
+        let address = usize::try_from(ip).ok()?;
+        let found = self.info.function_from_ip3(address).ok()?;
+        let (function, rejit) = (found.function, found.rejit);
+        let holds = |ranges: &Vec<CodeRange>| ranges.iter().any(|range| range.contains(address));
+        let starts = self.info.native_code_start_addresses(function, rejit).unwrap_or_default();
+        // The newest version comes last, and is the one that runs most often.
+        let versions = starts.iter().rev().filter_map(|&start| self.info.code_info4(start).ok());
+        // Functions whose versions are not listed, such as dynamic ones, have one.
+        let first = || self.info.code_info3(function, rejit).ok().filter(holds);
+        let ranges = versions.into_iter().find(holds).or_else(first)?;
+        let ranges = ranges.iter().map(|range| Some((range.start as u64, u32::try_from(range.size).ok()?)));
+        Some(NativeCode { function, rejit, ranges: ranges.collect::<Option<_>>()? })
+    }
+
+    /// Native offset and IL offset of the code that starts here, ascending, special IL offsets left out.
+    pub fn il_map(&self, start: u64) -> Vec<(u32, u32)> {
+        let map = self.info.il_to_native_mapping3(start as usize).unwrap_or_default();
+        let pairs = map.into_iter().filter_map(|entry| match entry.il {
+            IlOffset::At(offset) => Some((entry.native_start, offset)),
+            IlOffset::NoMapping | IlOffset::Prolog | IlOffset::Epilog => None,
+        });
+        let mut pairs: Vec<_> = pairs.collect();
+        pairs.sort_unstable();
+        pairs.dedup();
+        pairs
+    }
+
+    /// Address of a module's image (0 for none), its path or name, and the name of its assembly.
+    pub fn module(&self, module: ModuleId) -> (u64, String, String) {
+        let Ok(info) = self.info.module_info(module) else { return (0, String::new(), String::new()) };
+        let assembly = info.assembly.and_then(|assembly| self.info.assembly_info(assembly).ok());
+        (info.base.unwrap_or_default() as u64, info.name, assembly.map(|a| a.name).unwrap_or_default())
+    }
+
+    /// Module version id of a module's metadata, as its bytes lie in memory; zeros if it cannot be had.
+    pub fn mvid(&self, module: ModuleId) -> [u8; 16] {
+        let scope = self.info.module_metadata(module).and_then(|metadata| metadata.scope_props());
+        let Ok(scope) = scope else { return [0; 16] };
+        let guid = scope.mvid;
+        let mut bytes = [0; 16];
+        let parts = guid.data1.to_le_bytes().into_iter().chain(guid.data2.to_le_bytes());
+        let parts = parts.chain(guid.data3.to_le_bytes()).chain(guid.data4);
+        bytes.iter_mut().zip(parts).for_each(|(to, from)| *to = from);
+        bytes
+    }
+
+    /// Class of an object that the running callback was given.
+    pub fn class_of(&self, object: RawObjectId) -> Option<ClassId> {
+        let mut class = ClassId::NULL;
+        // SAFETY: the runtime only reads the object, which a callback holds still; the answer goes to a local.
+        unsafe { self.info.raw().GetClassFromObject(object, &mut class) }.ok().ok()?;
+        class.non_null()
+    }
+
+    /// Stops the world. While a collection holds it, this waits for about 20 ms at most.
+    ///
+    /// # Errors
+    /// As of [`ProfilerInfo::suspend_runtime`].
+    pub fn suspend(&self) -> Result<Suspended<'_>> {
+        let turn = self.stopping.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tries = 1;
+        loop {
+            match self.info.suspend_runtime() {
+                Ok(world) => return Ok(Suspended { world, _turn: turn }),
+                Err(Error::Hr { hresult: CORPROF_E_SUSPENSION_IN_PROGRESS, .. }) if tries < SUSPEND_TRIES => {
+                    tries += 1;
+                    clock::sleep_until(clock::monotonic() + SUSPEND_PAUSE);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The calling thread's managed frames, leaf first, added to `ips` until that holds `most`.
+    pub fn walk_own(&self, ips: &mut Vec<u64>, most: usize) -> Walked {
+        walk(&self.info, None, ips, most)
+    }
+}
+
+impl Suspended<'_> {
+    /// A thread's managed frames, leaf first, added to `ips` until that holds `most`. A thread that is not in the
+    /// set of live ones is not walked: it may have been freed.
+    pub fn walk(&self, live: &LiveThreads, thread: ThreadId, ips: &mut Vec<u64>, most: usize) -> Walked {
+        if live.contains(thread) { walk(self.world.info(), Some(thread), ips, most) } else { Walked::Failed }
+    }
+}
+
+fn walk(info: &ProfilerInfo, thread: Option<ThreadId>, ips: &mut Vec<u64>, most: usize) -> Walked {
+    let before = ips.len();
+    let mut cut = false;
+    let result = info.stack_snapshot(thread, SnapshotFlags::DEFAULT, None, |frame| {
+        // A run of native frames has no function.
+        if frame.function.is_some() {
+            if ips.len() >= most {
+                cut = true;
+                return ControlFlow::Break(());
+            }
+            ips.push(frame.ip as u64);
+        }
+        ControlFlow::Continue(())
+    });
+    match (ips.len() > before, cut || result.is_err()) {
+        (true, false) => Walked::Whole,
+        // Ended half-way by an error: what is known is kept, and said to be cut.
+        (true, true) => Walked::Truncated,
+        (false, false) => Walked::Nothing,
+        (false, true) => Walked::Failed,
+    }
+}
+
+/// Version of a .NET Core 3 that does not tell it itself: the name of the folder that it was loaded from. Only 3.1
+/// is left of those that have what [`Runtime::new`] asks for.
+fn version_of_core_3() -> [u16; 4] {
+    let library = maps::mappings().into_iter().find(|mapping| mapping.path.ends_with("/libcoreclr.so"));
+    let folder = library.as_ref().and_then(|mapping| mapping.path.rsplit('/').nth(1));
+    folder.and_then(parse_version).unwrap_or([3, 1, 0, 0])
+}
+
+fn parse_version(text: &str) -> Option<[u16; 4]> {
+    let mut version = [0; 4];
+    let mut parts = text.split('-').next()?.split('.');
+    // Three numbers, as in 3.1.23.
+    for number in version.iter_mut().take(3) {
+        *number = parts.next()?.parse().ok()?;
+    }
+    parts.next().is_none().then_some(version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folder_names_are_versions_or_not() {
+        assert_eq!(parse_version("3.1.23"), Some([3, 1, 23, 0]));
+        assert_eq!(parse_version("3.1.0-preview"), Some([3, 1, 0, 0]));
+        assert_eq!(parse_version("publish"), None);
+        assert_eq!(parse_version("3.1"), None);
+    }
+}

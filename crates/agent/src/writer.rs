@@ -1,0 +1,490 @@
+//! The agent's main thread: talks to clrscope, writes what was collected, and ends the session.
+
+use crate::agent::{Agent, Phase};
+use crate::counters::Counters;
+use crate::exception_events;
+use crate::os::connection::{Connection, Incoming};
+use crate::os::signals::SignalEngine;
+use crate::os::threads::OwnThread;
+use crate::os::{clock, tasks};
+use crate::queue::Event;
+use crate::resolver::Resolver;
+use corprof::ids::{ClassId, FunctionId};
+use profilers::{CallbackSample, Class, FlushCx};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use wire::frame::FrameBuilder;
+use wire::{Bye, ByeReason, Control, CpuEngine, Hello, LogLevel, Nanos, Record, Status};
+
+/// How long to try to connect, nanoseconds.
+const CONNECT_LIMIT: Nanos = 2_000_000_000;
+/// Nanoseconds between two rounds of writing what callbacks collected, while they do, and while they do not.
+const ROUND: Nanos = 20_000_000;
+const IDLE_ROUND: Nanos = 100_000_000;
+/// How often threads are visited for the signal engine until all have answered, and nanoseconds between.
+const MOST_VISITS: u32 = 10;
+const VISIT_INTERVAL: Nanos = 200_000_000;
+/// Nanoseconds between two unasked status records.
+const STATUS_INTERVAL: Nanos = 1_000_000_000;
+/// Longest time that a write may wait for clrscope, milliseconds: a stopped clrscope must not keep us for ever.
+const WRITE_LIMIT: i32 = 10_000;
+
+/// Runs a session to its end, and asks the runtime to let us go.
+pub fn run(agent: &Arc<Agent>) {
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        let connection = Connection::open(&agent.config.socket, CONNECT_LIMIT).ok()?;
+        let mut writer = Writer::new(agent, connection);
+        let reason = writer.session();
+        writer.end(reason);
+        Some(())
+    }));
+    // Whatever happened, nothing of ours may be left running.
+    agent.advance(Phase::Stopping);
+    if ended.is_err() {
+        Counters::add(&agent.counters.panics, 1);
+    }
+    agent.stop_sampling();
+    agent.stop_signals();
+    exception_events::stop(agent);
+    agent.finish();
+    if !agent.is_shutdown() {
+        agent.detach();
+    }
+}
+
+struct Writer<'a> {
+    agent: &'a Arc<Agent>,
+    connection: Connection,
+    frame: FrameBuilder,
+    resolver: Resolver,
+    /// What callbacks handed over, until their definitions are written.
+    events: Vec<Event>,
+    dropped: Vec<(&'static str, u64)>,
+    lost_records: u64,
+    /// How often threads may still be visited for the signal engine.
+    visits: u32,
+    /// Whether there is a sampling thread.
+    ticking: bool,
+}
+
+/// The other side is gone, or does not read.
+struct Gone;
+
+impl<'a> Writer<'a> {
+    fn new(agent: &'a Arc<Agent>, mut connection: Connection) -> Self {
+        connection.set_write_limit(WRITE_LIMIT);
+        Self {
+            agent,
+            connection,
+            frame: FrameBuilder::default(),
+            resolver: Resolver::new(agent.runtime.info()),
+            events: Vec::new(),
+            dropped: Vec::new(),
+            lost_records: 0,
+            visits: MOST_VISITS,
+            ticking: false,
+        }
+    }
+
+    /// From hello to the reason to end.
+    fn session(&mut self) -> Result<ByeReason, Gone> {
+        self.hello()?;
+        self.send()?;
+        // Until the attach is complete the runtime gives no answers.
+        let mut begun = false;
+        let mut next_status = clock::monotonic() + STATUS_INTERVAL;
+        let agent = self.agent;
+        let mut passed = 0;
+        let mut next_visit = clock::monotonic() + VISIT_INTERVAL;
+        loop {
+            if !begun && self.agent.phase() >= Phase::Running {
+                begun = true;
+                self.begin()?;
+            }
+            let now = clock::monotonic();
+            self.agent.count_seconds(now);
+            if begun && self.visits > 0 && now >= next_visit {
+                next_visit = now + VISIT_INTERVAL;
+                self.visit_threads();
+            }
+            if now >= next_status {
+                next_status = now + STATUS_INTERVAL;
+                self.flush_collectors()?;
+                let status = self.status();
+                self.put(Record::Status(status))?;
+            }
+            self.drain()?;
+            self.send()?;
+            if self.agent.phase() == Phase::Stopping {
+                return Ok(if self.agent.is_shutdown() { ByeReason::Shutdown } else { ByeReason::Failed });
+            }
+            let busy = agent.events.passed() != passed || agent.wants_ticks();
+            passed = agent.events.passed();
+            let round = if busy { ROUND } else { IDLE_ROUND };
+            let timeout = if begun { round.min(next_status.saturating_sub(now)) } else { STATUS_INTERVAL };
+            let incoming = self.connection.receive(timeout.div_ceil(1_000_000) as i32, self.agent.wake.descriptor());
+            self.agent.wake.clear();
+            let Incoming::Messages(messages) = incoming else { return Err(Gone) };
+            for message in messages {
+                match message {
+                    Control::Go => self.agent.go(),
+                    Control::Resolve(mut ips) => {
+                        ips.truncate(Control::MAX_RESOLVE);
+                        self.answer(&ips)?;
+                    }
+                    Control::Status => {
+                        let status = self.status();
+                        self.put(Record::Status(status))?;
+                    }
+                    Control::Flush => {
+                        self.flush_collectors()?;
+                        self.drain()?;
+                        self.put(Record::Flushed)?;
+                    }
+                    Control::Stop => return Ok(ByeReason::Stopped),
+                }
+            }
+        }
+    }
+
+    fn hello(&mut self) -> Result<(), Gone> {
+        let agent = self.agent;
+        self.put(Record::Hello(Hello {
+            protocol: wire::PROTOCOL_VERSION,
+            token: agent.config.token,
+            pid: std::process::id(),
+            runtime: agent.runtime.version(),
+            info_version: agent.runtime.info().version(),
+            notify_only: agent.notify_only,
+            event_mask: agent.event_mask,
+            entered: agent.entered,
+            command_line: tasks::command_line(),
+        }))
+    }
+
+    /// The runtime answers from now on.
+    fn begin(&mut self) -> Result<(), Gone> {
+        let agent = self.agent;
+        let listed = agent.live.insert_listed(|| match agent.runtime.threads() {
+            Ok(threads) => threads,
+            Err(error) => {
+                agent.log(LogLevel::Warning, format!("the runtime does not list its threads: {error}"));
+                Vec::new()
+            }
+        });
+        let mut started = Vec::new();
+        {
+            let mut threads = agent.threads();
+            for thread in listed {
+                // A thread that was ended meanwhile must not be asked for.
+                if let Some(os_tid) = agent.live.contains(thread).then(|| agent.runtime.os_tid(thread)).flatten() {
+                    started.extend(threads.runs(thread, os_tid, None));
+                }
+            }
+        }
+        for record in started {
+            self.put(record)?;
+        }
+        let by_signals = matches!(agent.config.cpu, CpuEngine::Signals | CpuEngine::Compare);
+        if by_signals && agent.config.profiler("cpu").is_some() {
+            self.start_signals()?;
+        }
+        self.start_ticks();
+        if agent.exceptions_by_events()
+            && let Err(error) = exception_events::start(agent)
+        {
+            agent.log(LogLevel::Error, format!("no exceptions: {error}"));
+        }
+        self.send()
+    }
+
+    /// Starts the sampling thread, where something needs it.
+    fn start_ticks(&mut self) {
+        let agent = self.agent;
+        let compares = agent.config.cpu == CpuEngine::Compare;
+        if !self.ticking && (compares || agent.wants_ticks()) {
+            self.ticking = true;
+            let for_thread = Arc::clone(agent);
+            let ticks =
+                move || if compares { crate::compare::run(&for_thread) } else { crate::ticks::run(&for_thread) };
+            match OwnThread::spawn("clrscope-ticks", ticks) {
+                Ok(thread) => agent.keep_sampler(thread),
+                Err(error) => agent.log(LogLevel::Error, format!("no sampling thread: {error}")),
+            }
+        }
+    }
+
+    fn start_signals(&mut self) -> Result<(), Gone> {
+        let agent = self.agent;
+        let engine = match agent.config.cpu {
+            CpuEngine::Compare => SignalEngine::start_on_demand(),
+            _ => SignalEngine::start(agent.config.rate_hz),
+        };
+        let engine = match engine {
+            Ok(engine) => engine,
+            Err(error) => {
+                agent.walk_instead(&error.to_string());
+                return Ok(());
+            }
+        };
+        let (layout, ring) = engine.ring();
+        self.send()?;
+        self.connection.write_with_descriptor(&Record::SampleRing(layout), ring).map_err(|_| Gone)?;
+        agent.keep_signals(engine);
+        // Threads that begin from now on see to themselves. All others are known once the events are read.
+        self.drain()?;
+        self.visit_threads();
+        Ok(())
+    }
+
+    /// Makes the signal engine sample the threads that it does not sample yet. On a busy machine not all of them answer
+    /// in time, and the runtime cannot always be suspended: then it is tried again later, but not for ever.
+    fn visit_threads(&mut self) {
+        let agent = self.agent;
+        let tids: Vec<u32> = agent.threads().running().map(|(_, os_tid)| os_tid).collect();
+        let missing = agent.with_signals(|engine| engine.unsampled_of(&tids)).unwrap_or_default();
+        if missing.is_empty() {
+            // A process that is about to start has no threads, and could not be suspended either.
+            return;
+        }
+        let Some(visits) = self.visits.checked_sub(1) else { return };
+        self.visits = visits;
+        let Ok(suspended) = agent.runtime.suspend() else {
+            Counters::add(&agent.counters.refused_suspensions, 1);
+            return;
+        };
+        let visited = agent.with_signals(|engine| engine.visit(&missing)).unwrap_or_default();
+        drop(suspended);
+        let (answered, armed) = agent.with_signals(|engine| engine.arm_visited(&visited)).unwrap_or_default();
+        if answered > 0 && armed == 0 && missing.len() == tids.len() {
+            // Such as where the user may have no more signals pending: timers need that.
+            agent.walk_instead("no thread gets a timer (see RLIMIT_SIGPENDING)");
+            self.start_ticks();
+        }
+    }
+
+    /// Everything that was collected, and the last words.
+    fn end(&mut self, reason: Result<ByeReason, Gone>) {
+        self.agent.advance(Phase::Stopping);
+        self.agent.stop_sampling();
+        self.agent.with_signals(SignalEngine::disarm);
+        exception_events::stop(self.agent);
+        let Ok(reason) = reason else { return };
+        let _ = (|| {
+            self.flush_collectors()?;
+            self.drain()?;
+            let status = self.status();
+            self.agent.stop_signals();
+            self.put(Record::Bye(Bye { reason, status }))?;
+            self.send()
+        })();
+    }
+
+    fn answer(&mut self, ips: &[u64]) -> Result<(), Gone> {
+        // Freed code must be told before its addresses get another meaning.
+        self.drain()?;
+        let mut records = Vec::new();
+        let agent = self.agent;
+        // In parts: a process that is ending, or a Stop, does not wait for thousands of methods.
+        for part in ips.chunks(256) {
+            self.resolver.answer(&agent.runtime, &agent.counters, part, &mut records);
+            self.put_all(&mut records)?;
+        }
+        self.send()
+    }
+
+    /// Writes what callbacks and ticks handed over.
+    fn drain(&mut self) -> Result<(), Gone> {
+        // At most a queue full, so that a storm cannot keep us here.
+        for _ in 0..8192 {
+            let Some(event) = self.agent.events.pop() else { break };
+            self.events.push(event);
+        }
+        // Taken after the events: every stack that they name is there, or was written before.
+        self.define_stacks()?;
+        let mut events = std::mem::take(&mut self.events);
+        let result = events.drain(..).try_for_each(|event| self.event(event));
+        self.events = events;
+        result
+    }
+
+    /// Writes stacks that have no definition outside yet, and the code that they lie in.
+    fn define_stacks(&mut self) -> Result<(), Gone> {
+        let stacks = self.agent.stacks().take_new();
+        let mut records = Vec::new();
+        for stack in stacks {
+            self.resolver.resolve(&self.agent.runtime, &self.agent.counters, &stack.ips, &mut records);
+            records.push(Record::Stack(stack));
+            self.put_all(&mut records)?;
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, event: Event) -> Result<(), Gone> {
+        let agent = self.agent;
+        let mut records = Vec::new();
+        match event {
+            Event::ThreadRuns { thread, os_tid, time } => {
+                records.extend(agent.threads().runs(thread, os_tid, Some(time)));
+            }
+            Event::ThreadNamed { thread, name } => records.extend(agent.threads().named(thread, name)),
+            Event::ThreadEnded { thread, time } => {
+                let ended = agent.threads().ended(thread, time);
+                if let Some(Record::ThreadEnded { os_tid, .. }) = ended {
+                    agent.with_signals(|engine| engine.remove(os_tid));
+                }
+                records.extend(ended);
+            }
+            Event::Work(work) => records.push(Record::RuntimeWork(work)),
+            Event::FunctionFreed(function) => self.resolver.freed(function, &mut records),
+            Event::ModuleUnloaded(module) => self.resolver.unloaded(module, &mut records),
+            Event::Record(record) => records.push(record),
+            Event::Log(level, message) => records.push(Record::Log { level, message }),
+            Event::Sample(CallbackSample::Exception {
+                sequence,
+                time,
+                os_tid,
+                class,
+                message,
+                ips,
+                truncated,
+                weight,
+            }) => {
+                let class = class_id(agent, &mut self.resolver, class, &mut records);
+                let stack = agent.stacks().intern(&ips, truncated);
+                self.put_all(&mut records)?;
+                self.define_stacks()?;
+                let exception = wire::Exception { sequence, time, os_tid, class, message, stack, weight };
+                records.push(Record::Exception(exception));
+            }
+            Event::Sample(CallbackSample::ExceptionCaught { sequence, time, function }) => {
+                let function = FunctionId(function.0).non_null();
+                let method = function
+                    .map(|function| self.resolver.method(&agent.runtime, &agent.counters, function, &mut records));
+                records.push(Record::ExceptionCaught(wire::ExceptionCaught { sequence, time, method }));
+            }
+        }
+        self.put_all(&mut records)
+    }
+
+    fn flush_collectors(&mut self) -> Result<(), Gone> {
+        self.dropped.clear();
+        let mut records = Vec::new();
+        let mut flush = Flush {
+            agent: self.agent,
+            resolver: &mut self.resolver,
+            records: &mut records,
+            dropped: &mut self.dropped,
+        };
+        self.agent.each_collector(|collector| collector.flush(&mut flush));
+        self.put_all(&mut records)
+    }
+
+    fn status(&self) -> Status {
+        let agent = self.agent;
+        let mut dropped = vec![("events, queue full".to_owned(), agent.events.dropped())];
+        dropped.push(("records over the frame size".to_owned(), self.lost_records));
+        dropped.extend(self.dropped.iter().map(|(reason, count)| ((*reason).to_owned(), *count)));
+        let mut counters = agent.counters.list();
+        counters.push(("events".to_owned(), agent.events.passed()));
+        let mut memory = agent.held_memory() + self.resolver.memory();
+        agent.with_signals(|engine| {
+            let (full, off_stack) = engine.dropped();
+            dropped.push(("samples, ring full".to_owned(), full));
+            dropped.push(("samples off the thread's stack".to_owned(), off_stack));
+            dropped.push(("threads not sampled".to_owned(), engine.unsampled()));
+            let (median, handled) = engine.handler_time();
+            counters.push(("signals handled".to_owned(), handled));
+            counters.push(("nanoseconds in the signal handler, median".to_owned(), median));
+            memory += engine.memory();
+        });
+        dropped.retain(|(_, count)| *count > 0);
+        Status {
+            time: clock::monotonic(),
+            memory: memory as u64,
+            cpu: clock::thread_cpu() + agent.tick_cpu.load(Relaxed),
+            dropped,
+            counters,
+        }
+    }
+
+    fn put_all(&mut self, records: &mut Vec<Record>) -> Result<(), Gone> {
+        records.drain(..).try_for_each(|record| self.put(record))
+    }
+
+    fn put(&mut self, record: Record) -> Result<(), Gone> {
+        if self.frame.push(&record).is_err() {
+            // Too large beside what is already in the frame, or altogether.
+            self.send()?;
+            if self.frame.push(&record).is_err() {
+                self.lost_records += 1;
+            }
+        }
+        if self.frame.is_full() { self.send() } else { Ok(()) }
+    }
+
+    fn send(&mut self) -> Result<(), Gone> {
+        self.frame.write_to(&mut self.connection).map_err(|_| Gone)
+    }
+}
+
+/// Id of a class on the wire, whether the runtime has a number for it or it is known by name only.
+fn class_id(agent: &Agent, resolver: &mut Resolver, class: Class, records: &mut Vec<Record>) -> u32 {
+    resolver.class(ClassId(class.0), agent.event_classes.name(class), records)
+}
+
+struct Flush<'a> {
+    agent: &'a Agent,
+    resolver: &'a mut Resolver,
+    records: &'a mut Vec<Record>,
+    dropped: &'a mut Vec<(&'static str, u64)>,
+}
+
+impl FlushCx for Flush<'_> {
+    fn now(&self) -> Nanos {
+        clock::monotonic()
+    }
+
+    fn class(&mut self, class: Class) -> u32 {
+        class_id(self.agent, self.resolver, class, self.records)
+    }
+
+    fn write(&mut self, record: Record) {
+        self.records.push(record);
+    }
+
+    fn dropped(&mut self, reason: &'static str, total: u64) {
+        self.dropped.push((reason, total));
+    }
+}
+
+/// Says that the process is not to be profiled, and why: a connection of its own, for there is no session.
+pub fn say_skipped(config: &wire::SessionConfig, hello: Hello, why: &str) {
+    let Ok(mut connection) = Connection::open(&config.socket, CONNECT_LIMIT / 4) else { return };
+    connection.set_write_limit(200);
+    let mut frame = FrameBuilder::default();
+    let message = format!("not profiled: {why}");
+    let bye = Bye { reason: ByeReason::Skipped, status: Status::default() };
+    for record in [Record::Hello(hello), Record::Log { level: LogLevel::Info, message }, Record::Bye(bye)] {
+        if frame.push(&record).is_err() {
+            return;
+        }
+    }
+    let _ = frame.write_to(&mut connection);
+}
+
+impl Agent {
+    /// clrscope is ready: a launched process may go on.
+    fn go(&self) {
+        self.go.store(true, SeqCst);
+    }
+
+    /// Asks the runtime to let us go, again and again while it is busy with something else.
+    fn detach(&self) {
+        let deadline = clock::monotonic() + 5_000_000_000;
+        while self.runtime.request_detach().is_err() && clock::monotonic() < deadline && !self.is_shutdown() {
+            clock::sleep_until(clock::monotonic() + 20_000_000);
+        }
+    }
+}

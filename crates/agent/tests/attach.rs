@@ -1,0 +1,211 @@
+//! Attach, resolve, detach on real runtimes.
+
+mod client;
+
+use client::{Client, LIMIT, agent_threads, attach, config, resident, running, wait_gone};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+use testkit::{Runtime, TargetProcess, runtimes};
+use wire::{ByeReason, Code, Control, CpuEngine, MethodKind, Record};
+
+fn supported() -> Vec<Runtime> {
+    runtimes().into_iter().filter(|runtime| runtime.is_supported()).collect()
+}
+
+/// Instruction pointers that the program really has, from a short session of walks.
+fn real_addresses(process: &mut TargetProcess) -> Vec<u64> {
+    let mut client = Client::attach(process, config(&["wall:rate=50"], CpuEngine::Off));
+    client.collect(Duration::from_millis(1500));
+    client.stop();
+    wait_gone(process.pid());
+    let mut ips = BTreeSet::new();
+    for record in &client.records {
+        if let Record::Stack(stack) = record {
+            ips.extend(&stack.ips);
+        }
+    }
+    ips.into_iter().collect()
+}
+
+/// Every push of the prolog that the table tells of stands in the code at the place it tells.
+fn check_unwind(code: &Code) -> usize {
+    let table = code.unwind.as_ref().unwrap();
+    let (start, length) = code.ranges[0];
+    let mut pushes = 0;
+    for entry in &table.entries {
+        assert!(entry.begin < entry.end);
+        if !(start..start + u64::from(length)).contains(&entry.begin) || code.bytes.is_empty() {
+            continue;
+        }
+        let code = &code.bytes[(entry.begin - start) as usize..];
+        for info in &entry.info {
+            assert_eq!(info.len(), 4 + 2 * usize::from(info[2]));
+            let mut at = 4;
+            while at < info.len() {
+                let (offset, op, operand) = (usize::from(info[at]), info[at + 1] & 15, info[at + 1] >> 4);
+                match op {
+                    // On-stack replacement goes on in the frame of the code before it: what that pushed is told
+                    // at offset 0, and stands nowhere in this code.
+                    0 if offset == 0 => at += 2,
+                    0 => {
+                        let expected: &[u8] = if operand < 8 { &[0x50 + operand] } else { &[0x41, 0x50 + operand - 8] };
+                        assert!(code[..offset].ends_with(expected), "{:x?} {info:x?}", &code[..offset]);
+                        pushes += 1;
+                        at += 2;
+                    }
+                    1 => at += if operand == 0 { 4 } else { 6 },
+                    2 | 3 | 10 => at += 2,
+                    4 | 8 => at += 4,
+                    5 | 9 | 11 => at += 6,
+                    _ => panic!("operation {op} in {info:x?}"),
+                }
+            }
+        }
+    }
+    pushes
+}
+
+#[test]
+fn addresses_become_methods_with_exact_unwind_tables() {
+    for runtime in supported() {
+        let mut process = running(runtime);
+        let ips = real_addresses(&mut process);
+        assert!(ips.len() >= 10, "{runtime}: {}", ips.len());
+        let mut client = Client::attach(&process, config(&[], CpuEngine::KernelRing));
+        let hello = client.hello.clone().unwrap();
+        assert_eq!(&hello.token, b"token of a test!");
+        assert_eq!(hello.pid, process.pid());
+        assert!(!hello.notify_only);
+        assert_eq!(hello.runtime[0], runtime.major(), "{runtime}: {:?}", hello.runtime);
+        assert!(hello.info_version >= if runtime.major() < 8 { 11 } else { 14 }, "{runtime}: {}", hello.info_version);
+        client.resolve(&ips);
+        // What is no code is said to be none.
+        client.resolve(&[1, main as *const () as u64]);
+        let names = client.names();
+        let methods = client.methods();
+        let (mut with, mut pushes) = (0, 0);
+        for code in client.codes() {
+            if code.unwind.is_none() {
+                eprintln!("{runtime}: no table for {}", names[&code.method]);
+                continue;
+            }
+            with += 1;
+            pushes += check_unwind(code);
+            assert_eq!(code.bytes.len(), code.ranges[0].1 as usize);
+            assert!(code.il_map.is_sorted(), "{:?}", code.il_map);
+            let method = methods[&code.method];
+            assert!(!method.name.is_empty());
+            assert_eq!(method.module.is_some(), method.kind == MethodKind::Normal, "{method:?}");
+        }
+        let all = client.codes().count();
+        eprintln!(
+            "{runtime}: {} addresses, {all} methods, {with} with unwind table, {pushes} pushes checked",
+            ips.len()
+        );
+        assert_eq!(with, all, "{runtime}");
+        assert!(pushes > with, "{runtime}");
+        if runtime.runs_samples() {
+            assert!(names.values().any(|name| name.starts_with("Clrscope.Samples.Burn.Slow(")), "{names:#?}");
+        }
+        let modules = client.records.iter().filter(|record| matches!(record, Record::Module(_))).count();
+        assert!(modules >= 1);
+        let bye = client.stop();
+        assert_eq!(bye.reason, ByeReason::Stopped);
+        let naming = |name: &str| bye.status.counters.iter().find(|(n, _)| n == name).map_or(0, |(_, count)| *count);
+        eprintln!("{runtime}: {} ns to name a method", naming("nanoseconds naming") / naming("methods named").max(1));
+        let gone = wait_gone(process.pid());
+        assert!(gone < Duration::from_secs(2), "{runtime}: {gone:?}");
+        assert!(process.is_running());
+    }
+}
+
+fn main() {}
+
+#[test]
+fn threads_are_told() {
+    for runtime in supported() {
+        let process = running(runtime);
+        let mut client = Client::attach(&process, config(&[], CpuEngine::KernelRing));
+        client.wait(|client| client.records.iter().any(|record| matches!(record, Record::ThreadStarted(_))));
+        client.send(&Control::Flush);
+        client.wait(|client| client.records.contains(&Record::Flushed));
+        let threads: BTreeSet<u32> = client
+            .records
+            .iter()
+            .filter_map(|record| if let Record::ThreadStarted(thread) = record { Some(thread.os_tid) } else { None })
+            .collect();
+        for tid in &threads {
+            assert!(std::path::Path::new(&format!("/proc/{}/task/{tid}", process.pid())).exists(), "{runtime}: {tid}");
+        }
+        assert!(threads.contains(&process.pid()), "{runtime}: the main thread is managed: {threads:?}");
+        assert!(threads.len() >= 2, "{runtime}: {threads:?}");
+        client.stop();
+        wait_gone(process.pid());
+    }
+}
+
+#[test]
+fn the_agent_leaves_when_the_other_side_is_gone() {
+    for runtime in supported() {
+        let mut process = running(runtime);
+        let mut client = Client::attach(&process, config(&["wall", "exceptions"], CpuEngine::SuspendWalk));
+        client.collect(Duration::from_millis(300));
+        assert_eq!(agent_threads(process.pid()).len(), 2);
+        drop(client);
+        wait_gone(process.pid());
+        assert!(process.is_running());
+    }
+}
+
+#[test]
+fn nobody_listening_leaves_nothing_behind() {
+    for runtime in supported() {
+        let mut process = running(runtime);
+        let mut config = config(&[], CpuEngine::Off);
+        config.socket = "/nonexistent/socket".into();
+        attach(process.pid(), &config, wire::CLSID_MAIN).unwrap();
+        wait_gone(process.pid());
+        config.protocol = 999;
+        attach(process.pid(), &config, wire::CLSID_MAIN).unwrap_err();
+        wait_gone(process.pid());
+        assert!(process.is_running());
+    }
+}
+
+#[test]
+fn fifty_cycles_leave_memory_as_it_was() {
+    for runtime in supported() {
+        let mut process = running(runtime);
+        let pid = process.pid();
+        let mut after = Vec::new();
+        let mut attach_times = Vec::new();
+        let mut detach_times = Vec::new();
+        for cycle in 0..50 {
+            let begun = Instant::now();
+            let engine = if cycle % 2 == 0 { CpuEngine::SuspendWalk } else { CpuEngine::Signals };
+            let mut client = Client::attach(&process, config(&["wall:rate=100", "exceptions", "cpu"], engine));
+            attach_times.push(begun.elapsed());
+            client.collect(Duration::from_millis(20));
+            let begun = Instant::now();
+            client.stop();
+            wait_gone(pid);
+            detach_times.push(begun.elapsed());
+            if cycle >= 9 {
+                after.push(resident(pid));
+            }
+        }
+        attach_times.sort_unstable();
+        detach_times.sort_unstable();
+        let grown = after[after.len() - 5..].iter().min().unwrap().saturating_sub(*after[..5].iter().min().unwrap());
+        eprintln!(
+            "{runtime}: attach and hello p50 {:?}, detach p50 {:?} p95 {:?}, grown {} kB in 40 cycles",
+            attach_times[25],
+            detach_times[25],
+            detach_times[47],
+            grown >> 10
+        );
+        assert!(grown < 5 << 20, "{runtime}: {grown}");
+        assert!(detach_times[47] < LIMIT / 4);
+        assert!(process.is_running());
+    }
+}
