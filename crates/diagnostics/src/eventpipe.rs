@@ -1,0 +1,182 @@
+use crate::message::{Command, Payload};
+use crate::platform::transport::Stream;
+use crate::{Error, Port};
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// One source of events of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Provider {
+    /// Its name, such as `Microsoft-Windows-DotNETRuntime`.
+    pub name: String,
+    /// Which groups of events: a bit for each.
+    pub keywords: u64,
+    /// How much of them: 1 critical, 2 error, 3 warning, 4 informational, 5 verbose.
+    pub level: u32,
+    /// Filter text that the provider itself reads; empty for none.
+    pub arguments: String,
+}
+
+impl Provider {
+    /// The runtime's own events.
+    pub const RUNTIME: &str = "Microsoft-Windows-DotNETRuntime";
+
+    /// A provider without filter text.
+    pub fn new(name: &str, keywords: u64, level: u32) -> Self {
+        Self { name: name.to_owned(), keywords, level, arguments: String::new() }
+    }
+
+    /// The runtime's garbage collection events: keyword `GC`, level informational.
+    pub fn gc() -> Self {
+        Self::new(Self::RUNTIME, 0x1, 4)
+    }
+}
+
+/// What an EventPipe session collects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventPipeConfig {
+    /// The sources.
+    pub providers: Vec<Provider>,
+    /// Most memory that the runtime may use for buffers, in MiB. It drops events when they are full.
+    pub buffer_mib: u32,
+    /// Whether the runtime describes all loaded code when the session stops, which can take minutes.
+    /// .NET Core 3.0 cannot leave it out.
+    pub rundown: bool,
+    /// Whether each event carries the stack of its thread. Runtimes before .NET 9 cannot leave it out.
+    pub stacks: bool,
+}
+
+impl EventPipeConfig {
+    /// A session without rundown and without stacks, with buffers of 16 MiB.
+    pub fn new(providers: Vec<Provider>) -> Self {
+        Self { providers, buffer_mib: 16, rundown: false, stacks: false }
+    }
+
+    /// The command in one of its forms, 1 to 4; see the table in the protocol's documentation.
+    pub(crate) fn command(&self, form: u32) -> (Command, Payload) {
+        /// The format of the stream: nettrace.
+        const NETTRACE: u32 = 1;
+        /// What a plain `true` stands for in the forms before 4: loaders, methods and compilation.
+        const RUNDOWN_KEYWORDS: u64 = 0x8002_0139;
+        let mut payload = Payload::new().u32(self.buffer_mib.max(1)).u32(NETTRACE);
+        let command = match form {
+            4.. => {
+                payload = payload.u64(if self.rundown { RUNDOWN_KEYWORDS } else { 0 }).u8(self.stacks.into());
+                Command::COLLECT_TRACING_4
+            }
+            3 => {
+                payload = payload.u8(self.rundown.into()).u8(self.stacks.into());
+                Command::COLLECT_TRACING_3
+            }
+            2 => {
+                payload = payload.u8(self.rundown.into());
+                Command::COLLECT_TRACING_2
+            }
+            _ => Command::COLLECT_TRACING,
+        };
+        payload = payload.u32(u32::try_from(self.providers.len()).unwrap_or(u32::MAX));
+        for provider in &self.providers {
+            payload =
+                payload.u64(provider.keywords).u32(provider.level).string(&provider.name).string(&provider.arguments);
+        }
+        (command, payload)
+    }
+}
+
+/// A running EventPipe session: reading it gives the nettrace stream.
+///
+/// A read ends with [`io::ErrorKind::TimedOut`] when nothing came for the idle limit, which is normal for a quiet
+/// process; reading again goes on where it was. When the session is dropped it is stopped.
+#[derive(Debug)]
+pub struct EventPipeSession {
+    stream: Stream,
+    stopper: Stopper,
+    form: u32,
+}
+
+/// Ends a session from another thread than the one that reads it.
+#[derive(Clone, Debug)]
+pub struct Stopper {
+    port: Port,
+    id: u64,
+    stopped: Arc<AtomicBool>,
+}
+
+impl EventPipeSession {
+    /// How long a read waits for events when nothing else was said.
+    pub const DEFAULT_IDLE_LIMIT: Duration = Duration::from_millis(500);
+
+    pub(crate) fn new(port: Port, id: u64, mut stream: Stream, form: u32) -> Self {
+        stream.set_idle_limit(Self::DEFAULT_IDLE_LIMIT);
+        Self { stream, stopper: Stopper { port, id, stopped: Arc::new(AtomicBool::new(false)) }, form }
+    }
+
+    /// The runtime's number for the session.
+    pub fn id(&self) -> u64 {
+        self.stopper.id
+    }
+
+    /// The form of the command that the runtime knew: 1 (.NET Core 3.0) to 4 (.NET 9).
+    pub fn form(&self) -> u32 {
+        self.form
+    }
+
+    /// Sets how long a read waits for events.
+    pub fn set_idle_limit(&mut self, limit: Duration) {
+        self.stream.set_idle_limit(limit);
+    }
+
+    /// A handle that ends the session. The stream then ends after the events that the runtime still has.
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+}
+
+impl Stopper {
+    /// Ends the session. Blocks until the runtime has written everything that it buffered, so the stream has to
+    /// be read meanwhile. Does nothing the second time.
+    pub fn stop(&self, timeout: Duration) -> Result<(), Error> {
+        if self.stopped.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.port.stop_tracing(self.id, timeout)
+    }
+}
+
+impl Read for EventPipeSession {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.read(buffer)
+    }
+}
+
+impl Drop for EventPipeSession {
+    fn drop(&mut self) {
+        // Nobody reads any more: a runtime that waits for us to read gets an error instead.
+        self.stream.shutdown();
+        // It may have stopped by itself meanwhile, or be gone.
+        let _ = self.stopper.stop(Duration::from_secs(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::HEADER;
+
+    #[test]
+    fn the_forms_differ_by_their_flags() {
+        let config = EventPipeConfig { stacks: true, ..EventPipeConfig::new(vec![Provider::new("P", 3, 4)]) };
+        let payload = |form| {
+            let (command, payload) = config.command(form);
+            payload.message(command).unwrap()[HEADER..].to_vec()
+        };
+        let head = [16, 0, 0, 0, 1, 0, 0, 0];
+        let providers = [1, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 2, 0, 0, 0, b'P', 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(payload(1), [&head[..], &providers].concat());
+        assert_eq!(payload(2), [&head[..], &[0], &providers].concat());
+        assert_eq!(payload(3), [&head[..], &[0, 1], &providers].concat());
+        assert_eq!(payload(4), [&head[..], &[0, 0, 0, 0, 0, 0, 0, 0, 1], &providers].concat());
+    }
+}

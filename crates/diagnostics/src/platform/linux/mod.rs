@@ -1,0 +1,4 @@
+pub mod discovery;
+mod executable;
+pub mod proc;
+pub mod transport;

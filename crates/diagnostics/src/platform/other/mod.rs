@@ -1,0 +1,2 @@
+pub mod discovery;
+pub mod transport;

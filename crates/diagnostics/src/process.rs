@@ -1,0 +1,330 @@
+use crate::error::Candidate;
+use crate::platform::discovery;
+use crate::{Error, Port};
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A .NET process, and whether we can attach to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DotnetProcess {
+    /// Process id in our pid namespace.
+    pub pid: u32,
+    /// Process id in its own pid namespace: what the process calls itself.
+    pub ns_pid: u32,
+    /// Effective user, where the system has such numbers.
+    pub uid: Option<u32>,
+    /// Name of the user on this machine, where it has one.
+    pub user: Option<String>,
+    /// Short name for lists, and for [`find`]: the entry assembly, else the executable.
+    pub name: String,
+    /// Arguments, the program first; empty where we may not see them.
+    pub args: Vec<String>,
+    /// The executable, as the process sees it; `None` where we may not see it.
+    pub executable: Option<PathBuf>,
+    /// Name of the entry assembly, where the runtime or the arguments tell.
+    pub entry_assembly: Option<String>,
+    /// When the process started: milliseconds since 1970.
+    pub started_unix_ms: Option<u64>,
+    /// Version of the runtime, such as `9.0.5`, where the runtime or its path tells.
+    pub runtime_version: Option<String>,
+    /// Processor architecture as .NET names it, such as `x64`.
+    pub arch: Option<String>,
+    /// How the runtime came into the process; `None` where we could not look.
+    pub hosting: Option<Hosting>,
+    /// Whether it lives in another mount or pid namespace than we do: in a container, mostly.
+    pub contained: bool,
+    /// The directory for temporary files as the process sees it.
+    pub temp_dir: PathBuf,
+    /// The diagnostic socket or pipe as we see it.
+    pub socket: Option<PathBuf>,
+    /// Why nothing can attach; `None` when something can.
+    pub obstacle: Option<Obstacle>,
+}
+
+/// How the runtime came into a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Hosting {
+    /// As a shared library: framework-dependent, or self-contained in many files.
+    Library,
+    /// Linked into the executable: a single-file application.
+    SingleFile,
+    /// Compiled ahead of time; there is no CoreCLR.
+    NativeAot,
+}
+
+/// Why nothing can attach to a .NET process. The text says the cause and what to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// It belongs to another user.
+    OtherUser {
+        /// The user's name, or number.
+        user: String,
+    },
+    /// It is ours, but the system does not let us look into it.
+    Protected,
+    /// An environment variable switches diagnostics off.
+    Disabled {
+        /// The variable with its value.
+        variable: String,
+    },
+    /// The runtime is below .NET Core 3.1.
+    TooOld {
+        /// Its version.
+        version: String,
+    },
+    /// It was compiled ahead of time and has no profiling interface.
+    NativeAot,
+    /// It is stopped by a signal, or by a debugger.
+    Stopped {
+        /// The debugger's process id, where there is one.
+        tracer: Option<u32>,
+    },
+    /// Its socket was made, but the file is gone.
+    SocketRemoved {
+        /// Where it was, as the process sees it.
+        path: PathBuf,
+    },
+    /// It runs .NET, but made no socket.
+    NoSocket {
+        /// Where the socket should be, as the process sees it.
+        directory: PathBuf,
+    },
+    /// The runtime does not answer as it should.
+    NotAnswering {
+        /// What happened instead.
+        reason: String,
+    },
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Obstacle::OtherUser { user } => {
+                write!(f, "it belongs to another user, {user}: run as that user, or as root")
+            }
+            Obstacle::Protected => {
+                f.write_str("the system does not let us look into it, because it changed its user or its user namespace: run as root")
+            }
+            Obstacle::Disabled { variable } => {
+                write!(f, "diagnostics are switched off in it by {variable}: restart it without that variable")
+            }
+            Obstacle::TooOld { version } => {
+                write!(f, "it runs .NET Core {version}: .NET Core 3.1 or newer is needed")
+            }
+            Obstacle::NativeAot => f.write_str(
+                "it was compiled ahead of time (NativeAOT) and has no profiling interface: use a native profiler such as perf",
+            ),
+            Obstacle::Stopped { tracer: Some(tracer) } => {
+                write!(f, "a debugger, process {tracer}, holds it: let it continue there first")
+            }
+            Obstacle::Stopped { tracer: None } => {
+                f.write_str("it is stopped: let it go on first (kill -CONT, or fg in its shell)")
+            }
+            Obstacle::SocketRemoved { path } => write!(
+                f,
+                "its diagnostic socket {} was deleted, by a cleaner of temporary files perhaps: restart the process",
+                path.display()
+            ),
+            Obstacle::NoSocket { directory } => write!(
+                f,
+                "it made no diagnostic socket in {}: diagnostics may be switched off in its runtimeconfig.json, the \
+                 directory may be read-only or full, or the runtime is still starting",
+                directory.display()
+            ),
+            Obstacle::NotAnswering { reason } => f.write_str(reason),
+        }
+    }
+}
+
+impl DotnetProcess {
+    /// The arguments, joined by blanks.
+    pub fn command_line(&self) -> String {
+        self.args.join(" ")
+    }
+
+    /// The diagnostic port of the process, or [`Error::Unattachable`].
+    pub fn port(&self) -> Result<Port, Error> {
+        let unattachable = |obstacle| Error::Unattachable { pid: self.pid, name: self.name.clone(), obstacle };
+        match (&self.obstacle, &self.socket) {
+            (Some(obstacle), _) => Err(unattachable(obstacle.clone())),
+            (None, Some(socket)) => Ok(Port::new(socket, discovery::CHECKS_PEER.then_some(self.pid))),
+            (None, None) => Err(unattachable(Obstacle::NoSocket { directory: self.temp_dir.clone() })),
+        }
+    }
+
+    /// The first two numbers of [`Self::runtime_version`].
+    pub fn runtime_major_minor(&self) -> Option<(u32, u32)> {
+        self.runtime_version.as_deref().and_then(major_minor)
+    }
+
+    fn candidate(&self) -> Candidate {
+        let command_line = if self.args.is_empty() { self.name.clone() } else { self.command_line() };
+        Candidate { pid: self.pid, command_line }
+    }
+
+    /// Whether the process is meant by this name: its short name, its executable or its assembly's file.
+    fn is_named(&self, name: &str, same: impl Fn(&str, &str) -> bool) -> bool {
+        let executable = self.executable.as_deref().and_then(|path| path.file_name()?.to_str());
+        let stem = name.strip_suffix(".dll").unwrap_or(name);
+        same(&self.name, stem)
+            || executable.is_some_and(|executable| same(executable, name))
+            || self.entry_assembly.as_deref().is_some_and(|assembly| same(assembly, stem))
+    }
+}
+
+/// The oldest runtime that we support.
+pub(crate) const FLOOR: (u32, u32) = (3, 1);
+
+/// The first two numbers of a version.
+pub(crate) fn major_minor(version: &str) -> Option<(u32, u32)> {
+    let mut parts = version.split(['.', '-', '+']);
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// How long [`discover`] waits for one runtime.
+const DISCOVERY_TIMEOUT: Duration = Duration::from_millis(700);
+
+/// How long [`find`] waits for the runtime.
+const FIND_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// All .NET processes that we can see, also those that nothing can attach to, in ascending order of ids.
+///
+/// Every runtime is asked for its facts, several at a time and each with a short time-out.
+pub fn discover() -> Result<Vec<DotnetProcess>, Error> {
+    discovery::discover(DISCOVERY_TIMEOUT)
+}
+
+/// The one process that a user means by an id or a name, ready for attaching, or exactly why there is none.
+///
+/// A name is the short name, the file name of the executable, or the entry assembly, with or without `.dll`;
+/// upper and lower case count only where both exist.
+pub fn find(target: &str) -> Result<DotnetProcess, Error> {
+    match target.parse() {
+        Ok(pid) => find_pid(pid),
+        Err(_) => find_name(target),
+    }
+}
+
+/// The process with this id, ready for attaching, or exactly why not.
+pub fn find_pid(pid: u32) -> Result<DotnetProcess, Error> {
+    let process = discovery::inspect(pid, FIND_TIMEOUT)?;
+    process.port().map(|_| process)
+}
+
+/// The one process with this name, ready for attaching, or exactly why there is none; see [`find`].
+pub fn find_name(name: &str) -> Result<DotnetProcess, Error> {
+    choose(discover()?, name)
+}
+
+fn choose(processes: Vec<DotnetProcess>, name: &str) -> Result<DotnetProcess, Error> {
+    let named = |same: fn(&str, &str) -> bool| -> Vec<&DotnetProcess> {
+        processes.iter().filter(|process| process.is_named(name, same)).collect()
+    };
+    let mut candidates = named(|a, b| a == b);
+    if candidates.is_empty() {
+        candidates = named(|a, b| a.eq_ignore_ascii_case(b));
+    }
+    // One that nothing can attach to does not make a name ambiguous.
+    if candidates.iter().any(|process| process.obstacle.is_none()) {
+        candidates.retain(|process| process.obstacle.is_none());
+    }
+    match candidates.as_slice() {
+        [] => Err(Error::NoProcessNamed { name: name.to_owned() }),
+        [process] => process.port().map(|_| (*process).clone()),
+        many => Err(Error::Ambiguous {
+            name: name.to_owned(),
+            candidates: many.iter().map(|process| process.candidate()).collect(),
+        }),
+    }
+}
+
+/// The entry assembly's name, from the arguments of the `dotnet` host: `dotnet [exec] [options] App.dll …`.
+pub(crate) fn assembly_in_arguments(args: &[String]) -> Option<String> {
+    let (program, rest) = args.split_first()?;
+    let program = file_name(program);
+    if program != "dotnet" && !program.eq_ignore_ascii_case("dotnet.exe") {
+        return None;
+    }
+    let dll = rest
+        .iter()
+        .map(|argument| file_name(argument))
+        .find(|name| name.get(name.len().saturating_sub(4)..).is_some_and(|end| end.eq_ignore_ascii_case(".dll")))?;
+    dll.get(..dll.len().saturating_sub(4)).map(str::to_owned)
+}
+
+/// The last part of a path of either kind of system.
+pub(crate) fn file_name(path: &str) -> &str {
+    path.rsplit(['/', '\\']).next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: u32, name: &str, executable: &str) -> DotnetProcess {
+        DotnetProcess {
+            pid,
+            ns_pid: pid,
+            uid: Some(1000),
+            user: None,
+            name: name.into(),
+            args: vec![executable.into(), format!("{name}.dll")],
+            executable: Some(executable.into()),
+            entry_assembly: Some(name.into()),
+            started_unix_ms: None,
+            runtime_version: Some("9.0.5".into()),
+            arch: None,
+            hosting: Some(Hosting::Library),
+            contained: false,
+            temp_dir: "/tmp".into(),
+            socket: Some("/tmp/s".into()),
+            obstacle: None,
+        }
+    }
+
+    #[test]
+    fn names() {
+        let all = vec![
+            process(1, "Shop", "/usr/bin/dotnet"),
+            process(2, "shop", "/srv/shop"),
+            process(3, "Web", "/usr/bin/dotnet"),
+            DotnetProcess { obstacle: Some(Obstacle::NativeAot), ..process(4, "Web", "/srv/Web") },
+        ];
+        let pid = |name| choose(all.clone(), name).map(|process| process.pid);
+        assert_eq!(pid("Shop").unwrap(), 1);
+        assert_eq!(pid("shop").unwrap(), 2);
+        assert_eq!(pid("Shop.dll").unwrap(), 1);
+        assert_eq!(pid("WEB").unwrap(), 3);
+        assert!(matches!(pid("SHOP"), Err(Error::Ambiguous { candidates, .. }) if candidates.len() == 2));
+        assert!(matches!(pid("none"), Err(Error::NoProcessNamed { .. })));
+        let text = pid("dotnet").unwrap_err().to_string();
+        assert_eq!(
+            text,
+            "`dotnet` names 2 .NET processes: use the id of one of them\n        1  /usr/bin/dotnet Shop.dll\n        3  /usr/bin/dotnet Web.dll"
+        );
+    }
+
+    #[test]
+    fn the_only_one_with_the_name_says_why_not() {
+        let all = vec![DotnetProcess { obstacle: Some(Obstacle::NativeAot), ..process(4, "Web", "/srv/Web") }];
+        assert!(matches!(choose(all, "web"), Err(Error::Unattachable { pid: 4, obstacle: Obstacle::NativeAot, .. })));
+    }
+
+    #[test]
+    fn assemblies_in_arguments() {
+        let assembly = |line: &str| assembly_in_arguments(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(assembly("dotnet exec --runtimeconfig a.json /x/My.App.dll b.dll").as_deref(), Some("My.App"));
+        assert_eq!(assembly("/opt/dotnet/dotnet App.DLL").as_deref(), Some("App"));
+        assert_eq!(assembly("/srv/app App.dll"), None);
+        assert_eq!(assembly("dotnet --info"), None);
+        assert_eq!(assembly("dotnet é"), None);
+    }
+
+    #[test]
+    fn versions() {
+        assert_eq!(major_minor("9.0.5"), Some((9, 0)));
+        assert_eq!(major_minor("10.0-preview"), Some((10, 0)));
+        assert_eq!(major_minor("x"), None);
+    }
+}

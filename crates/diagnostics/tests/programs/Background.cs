@@ -1,0 +1,54 @@
+// Five background collections, with enough allocated meanwhile that younger ones run within them.
+using System;
+using System.Collections.Generic;
+using System.Runtime;
+using System.Threading;
+
+public static class Background
+{
+    static object[] survivors;
+    static volatile bool stop;
+    static object sink;
+
+    public static int Main()
+    {
+        // Many small objects that refer to each other: work for the marking thread.
+        survivors = new object[2000000];
+        for (int i = 0; i < survivors.Length; i++)
+        {
+            survivors[i] = new object[] { new byte[16], i > 0 ? survivors[i / 2] : null };
+        }
+        GC.Collect(2, GCCollectionMode.Forced, true);
+        // The first ones make the collector's thread, and are blocking ones.
+        Collect(3);
+        Console.WriteLine("ready");
+        Console.ReadLine();
+        var allocating = new Thread(Allocate);
+        allocating.Start();
+        Collect(5);
+        stop = true;
+        allocating.Join();
+        Console.WriteLine("done");
+        Console.ReadLine();
+        GC.KeepAlive(survivors);
+        return 0;
+    }
+
+    static void Collect(int times)
+    {
+        for (int i = 0; i < times; i++)
+        {
+            GC.Collect(2, GCCollectionMode.Forced, false);
+            // Another one would wait for it to end.
+            Thread.Sleep(400);
+        }
+    }
+
+    static void Allocate()
+    {
+        while (!stop)
+        {
+            sink = new byte[4000];
+        }
+    }
+}

@@ -1,0 +1,101 @@
+/// Reads numbers and texts off the front of bytes; `None` when they are not there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cursor<'a>(pub &'a [u8]);
+
+impl<'a> Cursor<'a> {
+    pub fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*head)
+    }
+
+    pub fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(head)
+    }
+
+    pub fn u8(&mut self) -> Option<u8> {
+        self.array().map(|[byte]: [u8; 1]| byte)
+    }
+
+    pub fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    pub fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    pub fn guid(&mut self) -> Option<[u8; 16]> {
+        self.array()
+    }
+
+    /// A number in groups of seven bits, the lowest first, at most ten bytes.
+    pub fn varint(&mut self) -> Option<u64> {
+        let mut value = 0u64;
+        for shift in (0..70).step_by(7) {
+            let byte = self.u8()?;
+            // Bits beyond the 64th must be none.
+            let bits = u64::from(byte & 0x7f);
+            let shifted = bits.checked_shl(shift)?;
+            if shifted >> shift != bits {
+                return None;
+            }
+            value |= shifted;
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    pub fn varint32(&mut self) -> Option<u32> {
+        u32::try_from(self.varint()?).ok()
+    }
+
+    /// UTF-16 up to a NUL, of at most `limit` units.
+    pub fn utf16z(&mut self, limit: usize) -> Option<String> {
+        let mut units = Vec::new();
+        loop {
+            match self.u16()? {
+                0 => break,
+                _ if units.len() == limit => return None,
+                unit => units.push(unit),
+            }
+        }
+        Some(String::from_utf16_lossy(&units))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn varints() {
+        let value = |bytes: &[u8]| Cursor(bytes).varint();
+        assert_eq!(value(&[0x7f]), Some(127));
+        assert_eq!(value(&[0x80, 0x01]), Some(128));
+        assert_eq!(value(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]), Some(u64::MAX));
+        assert_eq!(value(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02]), None);
+        assert_eq!(value(&[0x80; 11]), None);
+        assert_eq!(value(&[0x80]), None);
+        assert_eq!(Cursor(&[0xff, 0xff, 0xff, 0xff, 0x1f]).varint32(), None);
+    }
+
+    #[test]
+    fn texts() {
+        assert_eq!(Cursor(b"a\0b\0\0\0rest").utf16z(10).as_deref(), Some("ab"));
+        assert_eq!(Cursor(b"a\0b\0\0\0").utf16z(1), None);
+        assert_eq!(Cursor(b"a\0b\0").utf16z(10), None);
+    }
+}

@@ -1,0 +1,22 @@
+//! Reader of nettrace, the format that EventPipe streams: versions 4 and 5, which every runtime from .NET Core 3.0
+//! to .NET 10 writes.
+//!
+//! - [`Reader`]: events in the order of their times, while the stream still runs, in bounded memory.
+//! - [`runtime`]: the runtime's garbage collection events, which come without a usable description of their fields.
+//! - [`gc::Collector`]: collections and pauses out of such events.
+//!
+//! Hostile or damaged input gives an [`Error`]: never a panic, never memory beyond the stated limits.
+//!
+//! Source of the format: `NetTraceFormat_v5.md` of microsoft/perfview.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+
+mod block;
+mod cursor;
+mod error;
+pub mod gc;
+mod reader;
+pub mod runtime;
+
+pub use error::Error;
+pub use reader::{Event, EventType, Reader, Statistics, TraceInfo};
