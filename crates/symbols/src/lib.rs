@@ -1,0 +1,25 @@
+//! Names and source lines for code: symbols of native modules, lines of managed methods, and the names that a
+//! programmer wrote behind those that a compiler made.
+//!
+//! - [`NativeSymbols`]: functions of an ELF file, from its own tables or from a debug file beside it.
+//! - [`ModuleKind`]: which part of .NET a native module is.
+//! - [`PortablePdb`]: file and line of an IL offset.
+//! - [`demangle_compiler_names`]: `Shop+<LoadAsync>d__5.MoveNext` is `Shop.LoadAsync`.
+//!
+//! Nothing is downloaded. Files are read as they are on disk, and a debug file counts only when its id says that it
+//! belongs to the module.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+
+mod compiler_names;
+mod error;
+mod metadata;
+mod module_kind;
+mod native;
+mod pdb;
+
+pub use compiler_names::{StateMachine, UserMethod, demangle_compiler_names};
+pub use error::Error;
+pub use module_kind::ModuleKind;
+pub use native::{NativeFunction, NativeSymbols, SymbolSource};
+pub use pdb::{PortablePdb, SourceLine};

@@ -1,0 +1,259 @@
+use crate::Error;
+use crate::metadata::{self, PdbFacts};
+use flate2::read::DeflateDecoder;
+use object::read::pe::{ImageNtHeaders, PeFile};
+use object::{FileKind, ReadCache, ReadRef, pe};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use symbolic_ppdb::{PortablePdb as Ppdb, PortablePdbCache, PortablePdbCacheConverter};
+
+/// Largest PDB that is read.
+const MAX_PDB: u64 = 512 << 20;
+
+/// A source line.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SourceLine {
+    /// Path of the file as the compiler saw it.
+    pub file: String,
+    /// Line, from 1.
+    pub line: u32,
+}
+
+/// Lines of an assembly's methods.
+///
+/// Methods are named by their metadata tokens (`0x06000001` and up) or rows.
+#[derive(Clone)]
+pub struct PortablePdb {
+    /// Lines in the form that is looked up in.
+    lines: Vec<u8>,
+    facts: PdbFacts,
+}
+
+impl PortablePdb {
+    /// The PDB that belongs to an assembly: embedded in it, or beside it. `Ok(None)` when there is none, or only one
+    /// of another build; also when there is no file at all, as for assemblies within a single-file application.
+    ///
+    /// With `module_version_id` the assembly itself is checked as well: the file may have been replaced since it was
+    /// loaded.
+    ///
+    /// Fails when a PDB is there but damaged, or cannot be read.
+    pub fn find(assembly: &Path, module_version_id: Option<[u8; 16]>) -> Result<Option<Self>, Error> {
+        let file = match File::open(assembly) {
+            Ok(file) => file,
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Ok(None);
+            }
+            Err(source) => return Err(Error::Io { path: assembly.to_owned(), source }),
+        };
+        let damaged = |what: String| Error::Damaged { path: assembly.to_owned(), expected: "assembly", what };
+        let cache = ReadCache::new(file);
+        let debug = match FileKind::parse(&cache) {
+            Ok(FileKind::Pe64) => DebugData::read::<pe::ImageNtHeaders64, _>(&cache, module_version_id.is_some()),
+            Ok(FileKind::Pe32) => DebugData::read::<pe::ImageNtHeaders32, _>(&cache, module_version_id.is_some()),
+            Ok(_) | Err(_) => return Ok(None),
+        };
+        let debug = debug.map_err(|error| damaged(error.to_string()))?;
+        if module_version_id.is_some() && debug.module_version_id != module_version_id {
+            return Ok(None);
+        }
+        if let Some(bytes) = debug.embedded {
+            return Self::parse(&bytes).map(Some).map_err(damaged);
+        }
+        let Some(id) = debug.pdb_id else { return Ok(None) };
+        for candidate in beside(assembly, debug.pdb_path.as_deref()) {
+            let bytes = match File::open(&candidate).and_then(|file| {
+                let mut bytes = Vec::new();
+                file.take(MAX_PDB).read_to_end(&mut bytes).map(|_| bytes)
+            }) {
+                Ok(bytes) => bytes,
+                Err(_) => continue,
+            };
+            // A PDB of another kind, or of another build.
+            if metadata::pdb_facts(&bytes).is_none_or(|facts| facts.id != id) {
+                continue;
+            }
+            let pdb = Self::parse(&bytes);
+            return pdb.map(Some).map_err(|what| Error::Damaged { path: candidate, expected: "portable PDB", what });
+        }
+        Ok(None)
+    }
+
+    /// From the bytes of a portable PDB, whatever assembly it is of.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let bytes = fs::read(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
+        Self::parse(&bytes).map_err(|what| Error::Damaged { path: path.to_owned(), expected: "portable PDB", what })
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let facts = metadata::pdb_facts(bytes).ok_or("its tables are not in order")?;
+        let pdb = Ppdb::parse(bytes).map_err(|error| error.to_string())?;
+        let mut converter = PortablePdbCacheConverter::new();
+        converter.process_portable_pdb(&pdb).map_err(|error| error.to_string())?;
+        let mut lines = Vec::new();
+        converter.serialize(&mut lines).map_err(|error| error.to_string())?;
+        // Looking up must not fail later.
+        PortablePdbCache::parse(&lines).map_err(|error| error.to_string())?;
+        Ok(Self { lines, facts })
+    }
+
+    /// The line of an IL offset of a method; `None` for methods without lines.
+    ///
+    /// Code that the compiler added without a line of its own counts to the line before it.
+    pub fn line(&self, method: u32, il_offset: u32) -> Option<SourceLine> {
+        let lines = PortablePdbCache::parse(&self.lines).ok()?;
+        let found = lines.lookup(row(method)?, il_offset)?;
+        (found.line > 0).then(|| SourceLine { file: found.file_name.to_owned(), line: found.line })
+    }
+
+    /// The method that the programmer wrote, for the `MoveNext` of its state machine; as a token.
+    pub fn kickoff_method(&self, move_next: u32) -> Option<u32> {
+        let wanted = row(move_next)?;
+        let table = &self.facts.state_machines;
+        let at = table.binary_search_by_key(&wanted, |&(move_next, _)| move_next).ok()?;
+        table.get(at).map(|&(_, kickoff)| kickoff | METHOD_DEF)
+    }
+
+    /// Id of the PDB: GUID and stamp, as the assembly's debug directory repeats them.
+    pub fn id(&self) -> [u8; 20] {
+        self.facts.id
+    }
+}
+
+impl std::fmt::Debug for PortablePdb {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PortablePdb")
+            .field("bytes", &self.lines.len())
+            .field("state_machines", &self.facts.state_machines.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Table of a method's token.
+const METHOD_DEF: u32 = 0x0600_0000;
+
+/// The row of a method, from its token or its row; 0 is no row.
+fn row(method: u32) -> Option<u32> {
+    let row = method & 0x00ff_ffff;
+    (row != 0 && matches!(method & 0xff00_0000, 0 | METHOD_DEF)).then_some(row)
+}
+
+/// Where the PDB of an assembly may be: with its name, or with the name that the compiler gave it.
+fn beside(assembly: &Path, compiled_to: Option<&str>) -> Vec<PathBuf> {
+    let mut candidates = vec![assembly.with_extension("pdb")];
+    // Only the last part counts: the rest is a path on the machine that compiled.
+    let name =
+        compiled_to.and_then(|path| path.rsplit(['/', '\\']).next()).filter(|name| !matches!(*name, "" | "." | ".."));
+    if let Some(name) = name {
+        let named = assembly.with_file_name(name);
+        if !candidates.contains(&named) {
+            candidates.push(named);
+        }
+    }
+    candidates
+}
+
+/// What an assembly says of its PDB.
+#[derive(Default)]
+struct DebugData {
+    embedded: Option<Vec<u8>>,
+    pdb_id: Option<[u8; 20]>,
+    pdb_path: Option<String>,
+    module_version_id: Option<[u8; 16]>,
+}
+
+impl DebugData {
+    fn read<'data, Pe: ImageNtHeaders, R: ReadRef<'data>>(data: R, with_module: bool) -> Result<Self, object::Error> {
+        const CODE_VIEW: u32 = 2;
+        const EMBEDDED: u32 = 17;
+        let file = PeFile::<Pe, R>::parse(data)?;
+        let sections = file.section_table();
+        let mut debug = Self::default();
+        if with_module
+            && let Some(header) = file.data_directory(pe::IMAGE_DIRECTORY_ENTRY_COM_DESCRIPTOR)
+            && let Ok(header) = header.data(data, &sections)
+            && let Some((address, size)) = metadata_of_header(header)
+            && let Some(section) = sections.pe_data_at(data, address)
+        {
+            debug.module_version_id = section.get(..size).and_then(metadata::module_version_id);
+        }
+        let Some(directory) = file.data_directory(pe::IMAGE_DIRECTORY_ENTRY_DEBUG) else { return Ok(debug) };
+        // Characteristics, stamp, versions, type, size, address, position in the file.
+        for entry in directory.data(data, &sections)?.chunks_exact(28) {
+            let field = |at: usize| {
+                let bytes = entry.get(at..).and_then(|bytes| bytes.first_chunk());
+                u32::from_le_bytes(bytes.copied().unwrap_or_default())
+            };
+            let (stamp, kind, size, position) = (field(4), field(12), field(16), field(24));
+            let contents = || data.read_bytes_at(position.into(), size.into()).ok();
+            match kind {
+                CODE_VIEW => {
+                    // Signature, GUID, age, path.
+                    let Some((b"RSDS", rest)) = contents().and_then(|bytes| bytes.split_first_chunk::<4>()) else {
+                        continue;
+                    };
+                    let Some((guid, rest)) = rest.split_first_chunk::<16>() else { continue };
+                    let mut id = [0; 20];
+                    for (to, from) in id.iter_mut().zip(guid.iter().chain(&stamp.to_le_bytes())) {
+                        *to = *from;
+                    }
+                    debug.pdb_id = Some(id);
+                    let path = rest.get(4..).and_then(|path| path.split(|&byte| byte == 0).next());
+                    debug.pdb_path = path.and_then(|path| Some(std::str::from_utf8(path).ok()?.to_owned()));
+                }
+                EMBEDDED => debug.embedded = contents().and_then(inflate),
+                _ => {}
+            }
+        }
+        Ok(debug)
+    }
+}
+
+/// Address and size of the metadata, from the CLI header (ECMA-335 II.25.3.3).
+fn metadata_of_header(header: &[u8]) -> Option<(u32, usize)> {
+    let field = |at: usize| Some(u32::from_le_bytes(*header.get(at..)?.first_chunk()?));
+    Some((field(8)?, field(12)? as usize))
+}
+
+/// An embedded PDB: `MPDB`, its size, and the file deflated.
+fn inflate(contents: &[u8]) -> Option<Vec<u8>> {
+    let (magic, rest) = contents.split_first_chunk::<4>()?;
+    let (size, deflated) = rest.split_first_chunk::<4>()?;
+    let size = u32::from_le_bytes(*size).into();
+    if magic != b"MPDB" || size > MAX_PDB {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    DeflateDecoder::new(deflated).take(size).read_to_end(&mut bytes).ok()?;
+    (bytes.len() as u64 == size).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_and_rows() {
+        assert_eq!(row(0x0600_0007), Some(7));
+        assert_eq!(row(7), Some(7));
+        assert_eq!(row(0x0600_0000), None);
+        assert_eq!(row(0x0a00_0001), None);
+    }
+
+    #[test]
+    fn places() {
+        let all = beside(Path::new("/srv/App.dll"), Some(r"C:\build\..\Other.pdb"));
+        assert_eq!(all, [Path::new("/srv/App.pdb"), Path::new("/srv/Other.pdb")]);
+        assert_eq!(beside(Path::new("/srv/App.dll"), Some("/x/App.pdb")).len(), 1);
+        assert_eq!(beside(Path::new("/srv/App.dll"), Some("x/..")).len(), 1);
+    }
+
+    #[test]
+    fn what_is_not_there_is_none() {
+        assert!(PortablePdb::find(Path::new("/nowhere/App.dll"), None).unwrap().is_none());
+        assert!(PortablePdb::find(Path::new("/etc/passwd/App.dll"), None).unwrap().is_none());
+        assert!(PortablePdb::find(Path::new("/etc/passwd"), None).unwrap().is_none());
+        assert!(PortablePdb::read(Path::new("/etc/passwd")).is_err());
+        assert!(inflate(b"MPDB\x01\0\0\0garbage").is_none());
+    }
+}

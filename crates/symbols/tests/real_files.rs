@@ -1,0 +1,206 @@
+//! Symbols and lines of files that other tools made.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use symbols::{ModuleKind, NativeSymbols, PortablePdb, SymbolSource};
+use testkit::{Compiler, Host, Runtime};
+
+/// Runs the oracle: the runtime's own reader of portable PDBs.
+fn oracle(arguments: &[&Path]) -> Vec<String> {
+    let Host::Muxer { dotnet, .. } = Runtime::V9.require().host() else { panic!("9.0.5 is multi-file") };
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/PdbOracle.cs");
+    let program = Compiler::find().unwrap().compile("pdboracle", &source, Runtime::V3_1, false).unwrap();
+    let done = Command::new(dotnet)
+        .arg(program)
+        .args(arguments)
+        .env("DOTNET_SYSTEM_GLOBALIZATION_INVARIANT", "1")
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+/// Compares every sequence point and every state machine; gives how many there are of each.
+fn compare(pdb: &PortablePdb, truth: &[String]) -> (usize, usize) {
+    let (mut points, mut state_machines) = (0, 0);
+    // The line that a hidden point goes on with.
+    let mut last: (u32, Option<(String, u32)>) = (0, None);
+    for line in truth {
+        let mut words = line.splitn(5, ' ');
+        let kind = words.next().unwrap();
+        let mut number = || words.next().unwrap().parse::<u32>().unwrap();
+        match kind {
+            "kickoff" => {
+                assert_eq!(pdb.kickoff_method(0x0600_0000 | number()), Some(0x0600_0000 | number()), "{line}");
+                state_machines += 1;
+            }
+            "point" => {
+                let (row, offset, source_line) = (number(), number(), number());
+                if last.0 != row {
+                    last = (row, None);
+                }
+                if source_line > 0 {
+                    last.1 = Some((words.next().unwrap().to_owned(), source_line));
+                }
+                let found = pdb.line(0x0600_0000 | row, offset).map(|found| (found.file, found.line));
+                assert_eq!(found, last.1, "{line}");
+                points += 1;
+            }
+            _ => {}
+        }
+    }
+    (points, state_machines)
+}
+
+/// The assembly of `azmcp`, which has its PDB within itself, as Roslyn made it.
+fn azmcp() -> PathBuf {
+    Runtime::Azmcp9.require().executable().with_file_name("azmcp.dll")
+}
+
+#[test]
+fn an_embedded_pdb_is_read_as_the_runtime_reads_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let truth = oracle(&[&azmcp(), &folder.path().join("azmcp.pdb")]);
+    let pdb = PortablePdb::find(&azmcp(), None).unwrap().expect("an embedded PDB");
+    let (points, state_machines) = compare(&pdb, &truth);
+    assert!(points > 10_000 && state_machines > 100, "{points} {state_machines}");
+    assert_eq!(pdb.line(0x06ff_ffff, 0), None);
+    assert_eq!(pdb.line(0, 0), None);
+}
+
+#[test]
+fn plain_pdbs_are_read_as_the_runtime_reads_them() {
+    let folder = Runtime::V8.require().executable();
+    for name in ["Sarif.Multitool.Library.pdb", "Sarif.Driver.pdb", "WorkItems.pdb"] {
+        let path = folder.with_file_name(name);
+        let (points, _) = compare(&PortablePdb::read(&path).unwrap(), &oracle(&[&path]));
+        assert!(points > 100, "{name}: {points}");
+    }
+}
+
+/// An assembly whose PDB is beside it: `azmcp.dll` with the mark of its embedded PDB wiped out.
+#[test]
+fn a_pdb_beside_counts_only_when_it_belongs_to_the_assembly() {
+    let folder = tempfile::tempdir().unwrap();
+    let (assembly, beside) = (folder.path().join("renamed.dll"), folder.path().join("azmcp.pdb"));
+    let truth = oracle(&[&azmcp(), &beside]);
+    let mut bytes = fs::read(azmcp()).unwrap();
+    let embedded = bytes.windows(4).position(|window| window == b"MPDB").unwrap() as u32;
+    // An entry of the debug directory: … type, size, address, position in the file.
+    let entry = bytes
+        .windows(16)
+        .position(|window| window[..4] == 17u32.to_le_bytes() && window[12..] == embedded.to_le_bytes())
+        .unwrap();
+    bytes[entry] = 0;
+    fs::write(&assembly, &bytes).unwrap();
+
+    // By the name that the compiler gave it, then by the assembly's own.
+    let (points, _) = compare(&PortablePdb::find(&assembly, None).unwrap().expect("a PDB beside"), &truth);
+    assert!(points > 10_000);
+    fs::rename(&beside, folder.path().join("renamed.pdb")).unwrap();
+    let pdb = PortablePdb::find(&assembly, None).unwrap().expect("a PDB beside");
+
+    // The assembly itself is checked by its module version id.
+    let mvid = truth.iter().find_map(|line| line.strip_prefix("mvid ")).unwrap();
+    let mut id = [0; 16];
+    for (byte, digits) in id.iter_mut().zip(mvid.as_bytes().chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(digits).unwrap(), 16).unwrap();
+    }
+    assert!(PortablePdb::find(&assembly, Some(id)).unwrap().is_some());
+    assert!(PortablePdb::find(&assembly, Some([7; 16])).unwrap().is_none());
+
+    // A PDB of another build, and one of another kind.
+    let path = folder.path().join("renamed.pdb");
+    let mut other = fs::read(&path).unwrap();
+    let at = other.windows(20).position(|window| window == pdb.id()).unwrap();
+    other[at] ^= 1;
+    fs::write(&path, &other).unwrap();
+    assert!(PortablePdb::find(&assembly, None).unwrap().is_none());
+    fs::write(&path, b"Microsoft C/C++ MSF 7.00\r\n\x1aDS").unwrap();
+    assert!(PortablePdb::find(&assembly, None).unwrap().is_none());
+}
+
+#[test]
+fn a_damaged_pdb_never_panics() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = fs::read(Runtime::V8.require().executable().with_file_name("WorkItems.pdb")).unwrap();
+    let path = folder.path().join("damaged.pdb");
+    let read = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        if let Ok(pdb) = PortablePdb::read(&path) {
+            for method in 1..50 {
+                let _ = (pdb.line(method, 3), pdb.kickoff_method(method));
+            }
+        }
+    };
+    for length in (0..whole.len()).step_by(whole.len() / 200 + 1) {
+        read(&whole[..length]);
+    }
+    // All of the head, where the structure is, and samples of the rest.
+    for at in (0..400.min(whole.len())).chain((400..whole.len()).step_by(whole.len() / 400 + 1)) {
+        for flip in [1, 0x80, 0xff] {
+            let mut bytes = whole.clone();
+            bytes[at] ^= flip;
+            read(&bytes);
+        }
+    }
+}
+
+#[test]
+fn the_runtimes_exports() {
+    let Host::Muxer { framework, .. } = Runtime::V9.require().host() else { panic!("9.0.5 is multi-file") };
+    let runtime = NativeSymbols::open(&framework.join("libcoreclr.so"), Path::new("/")).unwrap();
+    assert_eq!(runtime.source(), SymbolSource::Exports);
+    assert!(!runtime.is_empty() && runtime.build_id().is_some());
+    let native = NativeSymbols::open(&framework.join("libSystem.Native.so"), Path::new("/")).unwrap();
+    assert!(native.len() > 100);
+    let single = NativeSymbols::open(&Runtime::V8.require().executable(), Path::new("/")).unwrap();
+    assert!(single.is_single_file_host());
+    assert_eq!(ModuleKind::of("libcoreclr.so"), ModuleKind::Runtime);
+}
+
+/// A debug file is used when its build id is the module's, and only then.
+#[test]
+fn debug_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("code.c");
+    fs::write(&source, "static int hidden(int a) { return a * 7; }\nint shown(int a) { return hidden(a) + 1; }\n")
+        .unwrap();
+    let run = |program: &str, arguments: &[&str]| {
+        let done = Command::new(program).args(arguments).current_dir(folder.path()).output().unwrap();
+        assert!(done.status.success(), "{program}: {}", String::from_utf8_lossy(&done.stderr));
+    };
+    let build = ["-shared", "-fPIC", "-O0", "-g", "-Wl,--build-id=sha1", "-o", "libcode.so", "code.c"];
+    run("cc", &build);
+    run("objcopy", &["--only-keep-debug", "libcode.so", "libcode.so.debug"]);
+    run("objcopy", &["--strip-all", "--add-gnu-debuglink=libcode.so.debug", "libcode.so"]);
+    let module = folder.path().join("libcode.so");
+    let names = |symbols: &NativeSymbols| -> Vec<String> {
+        let found = (0..0x4000).filter_map(|address| Some(symbols.lookup(address)?.name.into_owned()));
+        let mut names: Vec<String> = found.collect();
+        names.dedup();
+        names
+    };
+    let symbols = NativeSymbols::open(&module, Path::new("/")).unwrap();
+    assert_eq!(symbols.source(), SymbolSource::DebugFile);
+    assert!(names(&symbols).contains(&"hidden".to_owned()), "{:?}", names(&symbols));
+
+    // The same under the root of the process, by build id.
+    let id = symbols.build_id().unwrap().to_owned();
+    let root = folder.path().join("root");
+    let by_id = root.join("usr/lib/debug/.build-id").join(&id[..2]);
+    fs::create_dir_all(&by_id).unwrap();
+    fs::rename(folder.path().join("libcode.so.debug"), by_id.join(format!("{}.debug", &id[2..]))).unwrap();
+    assert_eq!(NativeSymbols::open(&module, &root).unwrap().source(), SymbolSource::DebugFile);
+    assert_eq!(NativeSymbols::open(&module, Path::new("/")).unwrap().source(), SymbolSource::Exports);
+
+    // One of another build.
+    fs::write(&source, "int other(void) { return 1; }\n").unwrap();
+    run("cc", &["-shared", "-fPIC", "-g", "-Wl,--build-id=sha1", "-o", "libcode.so.debug", "code.c"]);
+    let symbols = NativeSymbols::open(&module, Path::new("/")).unwrap();
+    assert_eq!(symbols.source(), SymbolSource::Exports);
+    assert!(names(&symbols).contains(&"shown".to_owned()));
+    assert!(!names(&symbols).contains(&"hidden".to_owned()));
+}

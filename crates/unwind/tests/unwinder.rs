@@ -1,0 +1,239 @@
+//! The whole unwinder on made-up processes: what it asks for, what it takes for plausible, and that nothing makes
+//! it fail badly.
+#![cfg(target_arch = "x86_64")]
+
+use std::fs::File;
+use std::io;
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use unwind::{Failure, FrameCode, Lookup, Mapping, Outcome, Registers, Sample, Target, Trust, Unknown, Unwinder};
+use wire::{Code, UnwindEntry, UnwindTable};
+
+const RBP: u16 = 6;
+const RSP: u16 = 7;
+/// Where the made-up stack is.
+const STACK: u64 = 0x7fff_0000;
+/// Executable memory of the made-up process: a code heap and a precompiled assembly.
+const HEAP: u64 = 0x1000_0000;
+const ASSEMBLY: u64 = 0x2000_0000;
+
+/// A process with code heaps only.
+struct Heaps;
+
+impl Target for Heaps {
+    fn mappings(&self) -> io::Result<Vec<Mapping>> {
+        let mapping = |start, path: &str| Mapping {
+            start,
+            end: start + 0x10_0000,
+            executable: true,
+            offset: 0,
+            inode: u64::from(!path.is_empty()),
+            path: path.into(),
+        };
+        Ok(vec![mapping(HEAP, ""), mapping(ASSEMBLY, "/app/System.Private.CoreLib.dll")])
+    }
+
+    fn open(&self, _mapping: &Mapping) -> io::Result<File> {
+        // No native image: what an assembly is to an unwinder. This source file is none either.
+        File::open(file!().trim_start_matches("crates/unwind/"))
+    }
+
+    fn vdso(&self) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+fn registers(ip: u64, sp: u64, fp: u64) -> Registers {
+    let mut registers = Registers::default();
+    registers.ip = ip;
+    registers.set(RSP, sp);
+    registers.set(RBP, fp);
+    registers
+}
+
+fn bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// A method of 64 bytes with a call that ends 16 bytes into it, and this unwind information.
+fn method(id: u32, start: u64, info: &[u8]) -> Code {
+    let mut code = vec![0x90; 64];
+    code[11] = 0xe8;
+    let entry = UnwindEntry { begin: start, end: start + 64, info: vec![info.to_vec()] };
+    Code {
+        method: id,
+        rejit: 0,
+        ranges: vec![(start, 64)],
+        unwind: Some(UnwindTable { entries: vec![entry] }),
+        bytes: code,
+        il_map: Vec::new(),
+    }
+}
+
+/// No frame at all.
+const FRAMELESS: &[u8] = &[1, 0, 0, 0];
+/// push rbp; mov rbp, rsp
+const FRAMED: &[u8] = &[1, 4, 2, 5, 4, 3, 1, 0x50];
+
+#[test]
+fn asks_for_all_code_of_a_stack_at_once_and_then_unwinds_it() {
+    let mut unwinder = Unwinder::new(Heaps);
+    let (leaf, caller, root) = (HEAP + 0x100, ASSEMBLY + 0x200, HEAP + 0x900);
+    // A frameless leaf; its caller with a frame; the root, which returns to 0.
+    let fp = STACK + 16;
+    let stack = bytes(&[caller + 16, 0x1234, STACK + 32, root + 16, 0, 0, HEAP + 0x777]);
+    let registers = registers(leaf + 40, STACK, fp);
+    let sample = Sample { registers: &registers, stack: &stack };
+    let asked = [leaf + 40, HEAP + 0x776, root + 15, caller + 15];
+    assert_eq!(unwinder.unwind(&sample, Unknown::Ask), Outcome::NeedCode(asked.to_vec()));
+
+    unwinder.code_mut().insert(&method(1, leaf, FRAMELESS));
+    unwinder.code_mut().insert(&method(2, caller, FRAMED));
+    unwinder.code_mut().insert(&method(3, root, FRAMED));
+    unwinder.code_mut().insert_not_code(HEAP + 0x776);
+    let Outcome::Complete(found) = unwinder.unwind(&sample, Unknown::Ask) else { panic!() };
+    let frames: Vec<_> = found.frames.iter().map(|frame| (frame.ip, frame.lookup, frame.trust, frame.code)).collect();
+    let managed = |method, version, offset| FrameCode::Managed { method, version, offset };
+    assert_eq!(
+        frames,
+        [
+            (leaf + 40, leaf + 40, Trust::Context, managed(1, 0, 40)),
+            (caller + 16, caller + 15, Trust::Tables, managed(2, 1, 15)),
+            (root + 16, root + 15, Trust::Tables, managed(3, 2, 15)),
+        ]
+    );
+    let counters = unwinder.counters();
+    assert_eq!((counters.need_code, counters.complete, counters.frames_by_tables), (1, 1, 2));
+}
+
+#[test]
+fn a_stack_deeper_than_the_copy_is_truncated() {
+    let mut unwinder = Unwinder::new(Heaps);
+    unwinder.code_mut().insert(&method(1, HEAP, FRAMED));
+    // The frame record lies behind what was copied.
+    let registers = registers(HEAP + 40, STACK, STACK + 64);
+    let stack = bytes(&[0; 4]);
+    let outcome = unwinder.unwind(&Sample { registers: &registers, stack: &stack }, Unknown::Ask);
+    assert!(matches!(&outcome, Outcome::Truncated(stack) if stack.frames.len() == 1), "{outcome:?}");
+}
+
+#[test]
+fn stubs_are_passed_by_what_is_plausible_and_say_so() {
+    let mut unwinder = Unwinder::new(Heaps);
+    unwinder.code_mut().insert(&method(1, HEAP, FRAMED));
+    let stub = HEAP + 0x5000;
+    unwinder.code_mut().insert_not_code(stub);
+    let mut leave = |words: &[u64], fp| {
+        let registers = registers(stub, STACK, fp);
+        match unwinder.unwind(&Sample { registers: &registers, stack: &bytes(words) }, Unknown::Ask) {
+            Outcome::Complete(stack) => stack.frames.iter().map(|frame| (frame.ip, frame.trust)).collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let leaf = (stub, Trust::Context);
+    // The return address on top of the stack.
+    assert_eq!(leave(&[HEAP + 16, STACK + 16, 0, 0], STACK + 16), [leaf, (HEAP + 16, Trust::Learned)]);
+    // The frame pointer; what lies on top stands behind no call.
+    let words = [HEAP + 17, STACK + 32, STACK + 40, HEAP + 16, 0, 0, 0];
+    assert_eq!(leave(&words, STACK + 16), [leaf, (HEAP + 16, Trust::Learned)]);
+    // Neither: the next return address there is.
+    assert_eq!(leave(&[1, 2, HEAP + 16, 0, 0, 0], STACK + 24), [leaf, (HEAP + 16, Trust::Scan)]);
+}
+
+#[test]
+fn nowhere_to_go_is_told_apart_from_the_end_of_the_copy() {
+    let mut unwinder = Unwinder::new(Heaps);
+    let lost = registers(0x666, STACK, 1);
+    let nothing = bytes(&[0; 2000]);
+    let outcome = unwinder.unwind(&Sample { registers: &lost, stack: &nothing }, Unknown::Ask);
+    assert!(matches!(&outcome, Outcome::Broken(_, Failure::NoCallerFound)), "{outcome:?}");
+    let outcome = unwinder.unwind(&Sample { registers: &lost, stack: &nothing[..80] }, Unknown::Ask);
+    assert!(matches!(&outcome, Outcome::Truncated(_)), "{outcome:?}");
+    assert_eq!(unwinder.counters().broken.get(&Failure::NoCallerFound), Some(&1));
+
+    // A method whose table leads to no code at all, and nothing else that is plausible.
+    unwinder.code_mut().insert(&method(1, HEAP, FRAMELESS));
+    let registers = registers(HEAP + 40, STACK, 1);
+    let words = bytes(&[[0x666].as_slice(), &[1; 2000]].concat());
+    let outcome = unwinder.unwind(&Sample { registers: &registers, stack: &words }, Unknown::Ask);
+    assert!(
+        matches!(&outcome, Outcome::Broken(stack, Failure::NoCallerFound) if stack.frames.len() == 1),
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn a_fault_at_the_first_instruction_belongs_to_its_method() {
+    let mut unwinder = Unwinder::new(Heaps);
+    unwinder.code_mut().insert(&method(1, HEAP + 0x100, FRAMELESS));
+    unwinder.code_mut().insert(&method(2, HEAP + 0x200, FRAMED));
+    // As seen from a fault handler: the faulting instruction looks like a return address, one byte into nothing.
+    let registers = registers(HEAP + 0x100 + 30, STACK, 1);
+    let stack = bytes(&[HEAP + 0x200, 0, 0]);
+    unwinder.code_mut().insert_not_code(HEAP + 0x1ff);
+    let Outcome::Complete(found) = unwinder.unwind(&Sample { registers: &registers, stack: &stack }, Unknown::Ask)
+    else {
+        panic!()
+    };
+    assert_eq!(found.frames[1].code, FrameCode::Managed { method: 2, version: 1, offset: 0 });
+}
+
+#[test]
+fn freed_code_is_asked_for_again() {
+    let mut unwinder = Unwinder::new(Heaps);
+    unwinder.code_mut().insert(&method(1, HEAP, FRAMELESS));
+    let registers = registers(HEAP + 40, STACK, 1);
+    let stack = bytes(&[0]);
+    let sample = Sample { registers: &registers, stack: &stack };
+    assert!(matches!(unwinder.unwind(&sample, Unknown::Ask), Outcome::Complete(_)));
+    unwinder.code_mut().remove(HEAP);
+    assert_eq!(unwinder.unwind(&sample, Unknown::Ask), Outcome::NeedCode(vec![HEAP + 40]));
+    assert_eq!(unwinder.code().lookup(HEAP + 40), Lookup::Unknown);
+    // Nobody answers: a guess, then.
+    assert!(!matches!(unwinder.unwind(&sample, Unknown::Guess), Outcome::NeedCode(_)));
+}
+
+/// Words that look like what is on stacks.
+fn word() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        any::<u64>(),
+        (0u64..0x800).prop_map(|offset| STACK + offset),
+        (0u64..0x200).prop_map(|offset| HEAP + offset),
+        Just(HEAP + 16),
+        Just(HEAP + 0x40 + 16),
+        Just(0),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn random_stacks_end_in_bounded_time(
+        words in proptest::collection::vec(word(), 0..250),
+        ip in word(),
+        sp in prop_oneof![Just(STACK), word()],
+        fp in word(),
+        infos in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 4..40), 4),
+        ask in any::<bool>(),
+    ) {
+        let mut unwinder = Unwinder::new(Heaps);
+        for (index, info) in infos.iter().enumerate() {
+            unwinder.code_mut().insert(&method(index as u32, HEAP + index as u64 * 0x40, info));
+        }
+        let (registers, stack) = (registers(ip, sp, fp), bytes(&words));
+        let begun = Instant::now();
+        let unknown = if ask { Unknown::Ask } else { Unknown::Guess };
+        let outcome = unwinder.unwind(&Sample { registers: &registers, stack: &stack }, unknown);
+        prop_assert!(begun.elapsed() < Duration::from_secs(1));
+        match outcome {
+            Outcome::Complete(found) | Outcome::Truncated(found) | Outcome::Broken(found, _) => {
+                // Each frame takes a word at least.
+                prop_assert!((1..=words.len() + 20).contains(&found.frames.len()));
+                prop_assert_eq!(found.frames[0].ip, ip);
+            }
+            Outcome::NeedCode(addresses) => {
+                prop_assert!(ask && !addresses.is_empty() && addresses.is_sorted());
+            }
+        }
+    }
+}
