@@ -1,0 +1,34 @@
+//! The analysis model: a recording as interned tables and sums, ready to be asked.
+//!
+//! A [`ProfileBuilder`] takes the records of a session, live or saved, and makes a [`Profile`]: tables of threads,
+//! functions, frames and stacks, and for each kind of samples a [`Series`] that is summed while it streams in. Reports ask
+//! for a [`CallTree`], [`Profile::top_functions`], [`Profile::exception_rows`] or [`Profile::gc_summary`]. What is an
+//! estimate comes as an [`Estimate`] with its error bar.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod builder;
+mod exceptions;
+mod filter;
+mod gc;
+mod names;
+mod profile;
+mod series;
+mod stats;
+mod tables;
+mod timeline;
+mod tree;
+
+pub use builder::*;
+pub use exceptions::*;
+pub use filter::*;
+pub use gc::*;
+pub use names::*;
+pub use profile::*;
+pub use series::*;
+// Reports speak of the same things as recordings do.
+pub use session;
+pub use stats::*;
+pub use tables::*;
+pub use timeline::*;
+pub use tree::*;

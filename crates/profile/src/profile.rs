@@ -1,0 +1,132 @@
+use std::sync::Arc;
+
+use session::{FunctionId, GcEvent, Nanos, ObserverStatus, PauseEvent, ProfilerRun, SessionEnd, SessionInfo};
+
+use crate::{CallTree, Estimate, Exceptions, Series, SeriesKind, Tables, Totals, TreeOptions};
+
+/// A recording, ready to be asked.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// What was recorded, where and how.
+    pub info: SessionInfo,
+    /// What samples refer to.
+    pub tables: Arc<Tables>,
+    /// From when.
+    pub start: Nanos,
+    /// To when.
+    pub stop: Nanos,
+    /// CPU samples.
+    pub cpu: Series,
+    /// Wall samples.
+    pub wall: Series,
+    /// Exceptions.
+    pub exceptions: Exceptions,
+    /// Garbage collections, in the order of their end.
+    pub gcs: Vec<GcEvent>,
+    /// Times when the world stood still.
+    pub pauses: Vec<PauseEvent>,
+    /// What the observation cost, again and again; each counts from the start.
+    pub observer: Vec<ObserverStatus>,
+    /// What a user should know.
+    pub notes: Vec<(Nanos, String)>,
+    /// How it ended, where that was recorded.
+    pub end: Option<SessionEnd>,
+    /// The recording did not end in order: the recorder was killed, or the file is incomplete.
+    pub cut_short: bool,
+    /// Where and how the session is damaged; what came before is in here.
+    pub damage: Option<String>,
+    /// What was filtered away, in words for a reader.
+    pub filtered: Option<String>,
+}
+
+/// Sums of a function.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FunctionTotals {
+    /// The function.
+    pub function: FunctionId,
+    /// Samples in the function itself.
+    pub own: Totals,
+    /// Samples in the function or what it called; a stack counts once, however often the function is on it.
+    pub total: Totals,
+    /// Share of `own` in all samples of the series.
+    pub own_share: Estimate,
+    /// Share of `total` in all samples of the series.
+    pub total_share: Estimate,
+}
+
+impl Profile {
+    /// Length of the recording, or of the part of it that the profile is of.
+    pub fn duration(&self) -> Nanos {
+        self.stop.saturating_sub(self.start)
+    }
+
+    /// The samples of a kind.
+    pub fn series(&self, kind: SeriesKind) -> &Series {
+        match kind {
+            SeriesKind::Cpu => &self.cpu,
+            SeriesKind::Wall => &self.wall,
+            SeriesKind::Exceptions => &self.exceptions.series,
+        }
+    }
+
+    /// How a profiler ran, if it did.
+    pub fn run(&self, id: &str) -> Option<&ProfilerRun> {
+        self.info.profilers.iter().find(|run| run.id == id)
+    }
+
+    /// Costs and losses of the whole recording, where they were recorded.
+    pub fn observer_total(&self) -> Option<&ObserverStatus> {
+        self.observer.last()
+    }
+
+    /// What was dropped in the whole recording, by reason.
+    pub fn dropped(&self) -> u64 {
+        let dropped = self.observer_total().map(|status| status.dropped.as_slice()).unwrap_or_default();
+        dropped.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
+    }
+
+    /// The share of a weight in a series, with its error bar.
+    pub fn share(&self, kind: SeriesKind, weight: u64) -> Estimate {
+        let series = self.series(kind);
+        let share = if series.totals.weight > 0 { weight as f64 / series.totals.weight as f64 } else { 0.0 };
+        Estimate::wilson(share, series.effective_samples())
+    }
+
+    /// Functions by their own weight, then by their total, greatest first.
+    pub fn top_functions(&self, kind: SeriesKind) -> Vec<FunctionTotals> {
+        let tree = CallTree::new(&self.tables, self.series(kind), TreeOptions::default());
+        let (mut own, mut total) = (
+            vec![Totals::default(); self.tables.functions.len()],
+            vec![Totals::default(); self.tables.functions.len()],
+        );
+        // How often a function is on the path from the root to where the walk is.
+        let mut on_path = vec![0_u32; self.tables.functions.len()];
+        tree.visit(|node, entering| {
+            let function = node.function.index();
+            if !entering {
+                on_path[function] -= 1;
+                return;
+            }
+            own[function].add(node.own.samples, node.own.weight);
+            if on_path[function] == 0 {
+                total[function].add(node.total.samples, node.total.weight);
+            }
+            on_path[function] += 1;
+        });
+        let mut functions: Vec<FunctionTotals> = (own.into_iter().zip(total).enumerate())
+            .filter(|(_, (_, total))| total.samples > 0)
+            .map(|(function, (own, total))| FunctionTotals {
+                function: FunctionId(function as u32),
+                own,
+                total,
+                own_share: self.share(kind, own.weight),
+                total_share: self.share(kind, total.weight),
+            })
+            .collect();
+        functions.sort_by(|a, b| {
+            let key = |f: &FunctionTotals| (f.own.weight, f.total.weight);
+            key(b).cmp(&key(a)).then(a.function.cmp(&b.function))
+        });
+        functions
+    }
+}

@@ -1,0 +1,64 @@
+use std::io::Write;
+
+use profile::{CallTree, Profile, SeriesKind, TreeOptions};
+
+use crate::{Exporter, Options, ReportError, one_kind};
+
+pub const EXPORTER: Exporter = Exporter {
+    id: "collapsed",
+    extension: "folded",
+    summary: "one line per stack, for flamegraph.pl, inferno and others",
+    binary: false,
+    single_samples: false,
+    render,
+};
+
+/// `thread;root;…;leaf count`: samples for CPU and wall time, exceptions for exceptions. Never with lines: what reads this format
+/// takes each text for a function of its own.
+fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(), ReportError> {
+    let kind = one_kind(profile, options)?;
+    let series = profile.series(kind);
+    let tree = CallTree::new(&profile.tables, series, TreeOptions::default());
+    // Several stacks may be one line, since frames differ in more than their text.
+    let mut sums: Vec<(u32, usize, u64)> = series
+        .cells
+        .iter()
+        .filter_map(|cell| {
+            let value = if kind == SeriesKind::Exceptions { cell.weight } else { cell.samples.into() };
+            Some((cell.thread.0, tree.node_of(cell.stack)?, value))
+        })
+        .collect();
+    sums.sort_unstable();
+    sums.dedup_by(|next, sum| {
+        let same = (sum.0, sum.1) == (next.0, next.1);
+        if same {
+            sum.2 = sum.2.saturating_add(next.2);
+        }
+        same
+    });
+    let mut names: Vec<Option<String>> = vec![None; tree.nodes().len()];
+    let mut path = Vec::new();
+    for (thread, node, value) in sums {
+        path.clear();
+        let mut at = Some(node);
+        while let Some(node) = at {
+            path.push(node);
+            at = tree.parent(node);
+        }
+        out.write_all(plain(&profile.tables.thread_name(profile::session::ThreadId(thread))).as_bytes())?;
+        for node in path.iter().rev() {
+            let name = names[*node].get_or_insert_with(|| {
+                plain(&profile.tables.function_name(tree.nodes()[*node].function, options.names))
+            });
+            out.write_all(b";")?;
+            out.write_all(name.as_bytes())?;
+        }
+        writeln!(out, " {value}")?;
+    }
+    Ok(())
+}
+
+/// A name without what separates frames and lines.
+fn plain(name: &str) -> String {
+    name.chars().map(|c| if c == ';' { ':' } else if c.is_control() { ' ' } else { c }).collect()
+}

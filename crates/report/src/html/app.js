@@ -1,0 +1,1035 @@
+'use strict';
+// Draws the report of the data in the page. No library, no network. Text from the recording reaches the page only as text nodes
+// and canvas text, never as markup.
+
+const D = JSON.parse(document.getElementById('data').textContent);
+const FN = D.functions, FOLDED = -1, ALL = -2;
+
+// ---------------------------------------------------------------- small helpers
+
+/** Makes an element: attributes, listeners (`onclick`), then children. */
+function el(tag, attributes, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith('on')) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? '' : value);
+  }
+  node.append(...children.flat(Infinity).filter(child => child !== null && child !== undefined));
+  return node;
+}
+
+const swatch = (color, cls) => { const i = el('i', { class: cls }); i.style.background = color; return i; };
+
+function digits(value) {
+  return value < 9.995 ? value.toFixed(2) : value < 99.95 ? value.toFixed(1) : value.toFixed(0);
+}
+
+/** A duration in microseconds, for a reader. */
+function duration(us) {
+  if (us <= 0) return '0';
+  if (us < 1) return Math.round(us * 1e3) + ' ns';
+  if (us < 1e3) return digits(us) + ' µs';
+  if (us < 1e6) return digits(us / 1e3) + ' ms';
+  if (us < 120e6) return digits(us / 1e6) + ' s';
+  const seconds = Math.floor(us / 1e6);
+  return seconds < 3600
+    ? `${Math.floor(seconds / 60)} min ${String(seconds % 60).padStart(2, '0')} s`
+    : `${Math.floor(seconds / 3600)} h ${String(Math.floor(seconds / 60) % 60).padStart(2, '0')} min`;
+}
+
+function bytes(value) {
+  let unit = 0;
+  while (value >= 1023.95 && unit < 6) { value /= 1024; unit++; }
+  return unit ? `${digits(value)} ${['B', 'KB', 'MB', 'GB', 'TB', 'PB', 'EB'][unit]}` : `${value} B`;
+}
+
+const count = value => Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, ',');
+const plural = (value, noun) => `${count(value)} ${noun}${value === 1 ? '' : 's'}`;
+const percent = share => { const p = share * 100; return (p > 0 && p < 0.1 ? p.toFixed(2) : p.toFixed(1)) + ' %'; };
+const rate = perSecond => (perSecond >= 1000 ? count(perSecond) : digits(perSecond)) + ' /s';
+
+/** Half the 95 % interval of a share that was estimated from `n` samples (Wilson), the larger side. */
+function margin(share, n) {
+  if (n <= 0) return 1;
+  const z2 = 3.841458820694124;
+  const centre = (share + z2 / (2 * n)) / (1 + z2 / n);
+  const half = Math.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n);
+  return Math.max(Math.min(1, centre + half) - share, share - Math.max(0, centre - half));
+}
+
+const fileName = path => path.split(/[\\/]/).pop();
+const place = (file, line) => file ? `${fileName(D.files[file - 1])}:${line}` : '';
+
+// ---------------------------------------------------------------- colours
+
+// Hue, saturation, lightness of each kind of frame, for the light page; the dark page is a little deeper.
+const KIND_COLORS = [
+  [28, 88, 64], [150, 38, 62], [92, 45, 60], [200, 22, 70], [211, 58, 68],
+  [265, 45, 72], [2, 70, 66], [48, 80, 60], [30, 14, 64], [220, 8, 72],
+];
+const CLASS_COLORS = {
+  'running': '#3f9b5f', 'lock': '#d8504d', 'sleep': '#8c7ae6', 'I/O': '#3f8fd6', 'pool idle': '#b6bfca',
+  'GC': '#e08a2e', 'task': '#c95fb0', 'other': '#7d8896',
+};
+const TYPE_COLORS = ['#d8504d', '#e08a2e', '#c9a227', '#3f9b5f', '#3f8fd6', '#8c7ae6', '#c95fb0', '#7d8896'];
+const GENERATION_COLORS = ['#3f9b5f', '#e0a32e', '#d8504d'];
+const HEAP_COLORS = ['#8fd0a6', '#e0c26a', '#d98a6a', '#6aa5dc', '#a99be8'];
+
+const isDark = () => document.documentElement.dataset.theme === 'dark';
+const cssColor = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+function kindColor(kind, seed) {
+  const [h, s, l] = KIND_COLORS[kind];
+  const jitter = ((seed * 2654435761) >>> 0) / 4294967296 - 0.5;
+  return isDark()
+    ? `hsl(${h + jitter * 12} ${s * 0.62}% ${l * 0.66 + jitter * 7}%)`
+    : `hsl(${h + jitter * 12} ${s}% ${l + 8 + jitter * 8}%)`;
+}
+
+const classColor = (series, index) =>
+  series.id === 'exceptions' ? TYPE_COLORS[index % TYPE_COLORS.length] : CLASS_COLORS[series.classes[index]] || '#7d8896';
+
+// ---------------------------------------------------------------- unpacking the data
+
+for (const series of D.series) {
+  const { up, function: fn, file, line } = series.nodes;
+  const n = up.length;
+  // Node 0 of a tree here is the whole; nodes of the data follow.
+  const tree = series.tree = {
+    size: n + 1, parent: new Int32Array(n + 1), fn: new Int32Array(n + 1), file: new Int32Array(n + 1), line: new Int32Array(n + 1),
+  };
+  tree.parent[0] = -1;
+  tree.fn[0] = ALL;
+  for (let i = 0; i < n; i++) {
+    tree.parent[i + 1] = up[i] ? i + 1 - up[i] : 0;
+    tree.fn[i + 1] = fn[i];
+    tree.file[i + 1] = file[i];
+    tree.line[i + 1] = line[i];
+  }
+  const cells = series.cells;
+  for (let i = 0, node = 0; i < cells.node.length; i++) cells.node[i] = node += cells.node[i];
+  series.byThread = new Map();
+  for (let i = 0; i < cells.node.length; i++) {
+    const thread = cells.thread[i];
+    let sums = series.byThread.get(thread);
+    if (!sums) series.byThread.set(thread, sums = { weight: 0, classes: new Array(series.classes.length).fill(0) });
+    sums.weight += cells.weight[i];
+    sums.classes[cells.class[i]] += cells.weight[i];
+  }
+}
+
+// ---------------------------------------------------------------- state
+
+const view = {
+  tab: 'flame', series: D.series.length ? D.series[0].id : '', thread: 'all', callers: false, search: '', off: {}, zoom: 0, focus: 0,
+  sort: 'own', rows: 100,
+};
+for (const series of D.series) view.off[series.id] = new Set(series.shown.flatMap((shown, i) => shown ? [] : [i]));
+
+const current = () => D.series.find(series => series.id === view.series);
+const amount = (series, value) => series.unit === 'count' ? plural(value, 'exception') : duration(value);
+
+function readHash() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  if (given.has('tab') && TABS.some(tab => tab.id === given.get('tab'))) view.tab = given.get('tab');
+  if (D.series.some(series => series.id === given.get('series'))) view.series = given.get('series');
+  if (given.has('thread') && D.threads[given.get('thread')]) view.thread = given.get('thread');
+  view.callers = given.get('callers') === '1';
+  view.search = given.get('search') || '';
+}
+
+function writeHash() {
+  const given = new URLSearchParams();
+  if (view.tab !== 'flame') given.set('tab', view.tab);
+  if (D.series.length && view.series !== D.series[0].id) given.set('series', view.series);
+  if (view.thread !== 'all') given.set('thread', view.thread);
+  if (view.callers) given.set('callers', '1');
+  if (view.search) given.set('search', view.search);
+  const hash = given.toString();
+  history.replaceState(null, '', hash ? '#' + hash : location.pathname + location.search);
+}
+
+// ---------------------------------------------------------------- trees
+
+/** Sums of the cells that the thread and the classes let through, by node of the tree of the data. */
+function ownSums(series) {
+  const own = new Float64Array(series.tree.size), samples = new Float64Array(series.tree.size);
+  const off = view.off[series.id], cells = series.cells, thread = view.thread === 'all' ? null : Number(view.thread);
+  for (let i = 0; i < cells.node.length; i++) {
+    if ((thread !== null && cells.thread[i] !== thread) || off.has(cells.class[i])) continue;
+    own[cells.node[i] + 1] += cells.weight[i];
+    samples[cells.node[i] + 1] += cells.samples[i];
+  }
+  return { own, samples };
+}
+
+/** Adds totals and children, heaviest first, to a tree with own sums. Parents must stand before their children. */
+function complete(tree) {
+  const n = tree.size;
+  tree.total = Float64Array.from(tree.own);
+  tree.totalSamples = Float64Array.from(tree.samples);
+  const counts = new Int32Array(n + 1);
+  for (let i = n - 1; i > 0; i--) {
+    tree.total[tree.parent[i]] += tree.total[i];
+    tree.totalSamples[tree.parent[i]] += tree.totalSamples[i];
+    if (tree.total[i] > 0) counts[tree.parent[i] + 1]++;
+  }
+  for (let i = 0; i < n; i++) counts[i + 1] += counts[i];
+  tree.start = counts.slice();
+  tree.children = new Int32Array(counts[n]);
+  const next = counts.slice();
+  for (let i = 1; i < n; i++) if (tree.total[i] > 0) tree.children[next[tree.parent[i]]++] = i;
+  for (let i = 0; i < n; i++) {
+    if (tree.start[i + 1] - tree.start[i] > 1)
+      tree.children.subarray(tree.start[i], tree.start[i + 1]).sort((a, b) => tree.total[b] - tree.total[a] || a - b);
+  }
+  tree.depth = new Int32Array(n);
+  tree.deepest = 0;
+  for (let i = 1; i < n; i++) {
+    tree.depth[i] = tree.depth[tree.parent[i]] + 1;
+    if (tree.total[i] > 0 && tree.depth[i] > tree.deepest) tree.deepest = tree.depth[i];
+  }
+  return tree;
+}
+
+const MOST_CALLER_NODES = 400000;
+
+/** From the leaves to the roots: who called it. */
+function invert(tree) {
+  const leaves = [];
+  for (let i = 1; i < tree.size; i++) if (tree.own[i] > 0) leaves.push(i);
+  leaves.sort((a, b) => tree.own[b] - tree.own[a]);
+  const parent = [-1], fn = [ALL], file = [0], line = [0], own = [0], samples = [0], ids = new Map();
+  const node = (above, of) => {
+    const key = above * (FN.name.length + 2) + tree.fn[of] + 2;
+    let id = ids.get(key);
+    if (id === undefined) {
+      ids.set(key, id = parent.length);
+      parent.push(above); fn.push(tree.fn[of]); file.push(tree.file[of]); line.push(tree.line[of]); own.push(0); samples.push(0);
+    }
+    return id;
+  };
+  let folded = 0;
+  for (const leaf of leaves) {
+    let at = 0;
+    if (parent.length < MOST_CALLER_NODES) {
+      for (let i = leaf; i > 0; i = tree.parent[i]) at = node(at, i);
+    } else {
+      // Beyond the limit the lightest stacks show no callers.
+      at = node(0, leaf);
+      folded++;
+    }
+    own[at] += tree.own[leaf];
+    samples[at] += tree.samples[leaf];
+  }
+  return complete({
+    size: parent.length, parent: Int32Array.from(parent), fn: Int32Array.from(fn), file: Int32Array.from(file), line: Int32Array.from(line),
+    own: Float64Array.from(own), samples: Float64Array.from(samples), inverted: true, folded,
+  });
+}
+
+let cache = { key: null };
+
+/** Trees of what is chosen; made anew when the choice changes. */
+function trees() {
+  const series = current();
+  const key = [view.series, view.thread, [...view.off[view.series]].sort().join('.')].join('|');
+  if (cache.key !== key) cache = { key, down: complete({ ...series.tree, ...ownSums(series) }), up: null, functions: null };
+  if (view.callers && !cache.up) cache.up = invert(cache.down);
+  return cache;
+}
+
+const shownTree = () => { const both = trees(); return view.callers ? both.up : both.down; };
+
+/** How many equal samples say as much as those that are shown. */
+function effective(tree) {
+  const series = current();
+  return series.samples ? tree.totalSamples[0] * series.effective / series.samples : 0;
+}
+
+/** Own and total sums of each function; a stack counts once. */
+function functionSums() {
+  const both = trees();
+  if (both.functions) return both.functions;
+  const tree = both.down, n = FN.name.length;
+  const own = new Float64Array(n), total = new Float64Array(n), samples = new Float64Array(n), onPath = new Uint32Array(n);
+  const file = new Int32Array(n), line = new Int32Array(n), best = new Float64Array(n).fill(-1);
+  const stack = [0];
+  while (stack.length) {
+    const at = stack.pop();
+    if (at < 0) { onPath[tree.fn[~at]]--; continue; }
+    const fn = tree.fn[at];
+    if (fn >= 0) {
+      own[fn] += tree.own[at];
+      samples[fn] += tree.samples[at];
+      if (tree.file[at] && tree.own[at] > best[fn]) { best[fn] = tree.own[at]; file[fn] = tree.file[at]; line[fn] = tree.line[at]; }
+      if (onPath[fn]++ === 0) total[fn] += tree.total[at];
+      stack.push(~at);
+    }
+    for (let c = tree.start[at]; c < tree.start[at + 1]; c++) stack.push(tree.children[c]);
+  }
+  const rows = [];
+  for (let fn = 0; fn < n; fn++) if (total[fn] > 0) rows.push({ fn, own: own[fn], total: total[fn], samples: samples[fn], file: file[fn], line: line[fn] });
+  return both.functions = rows;
+}
+
+// ---------------------------------------------------------------- search
+
+let hits = null, hitsOf = '';
+
+/** Which functions the search finds, or null without a search. `/…/` is a regular expression. */
+function searchHits() {
+  if (!view.search) return null;
+  if (hits && hitsOf === view.search) return hits;
+  const expression = /^\/(.+)\/$/.exec(view.search);
+  let test;
+  try {
+    const regex = expression && new RegExp(expression[1], 'i');
+    const text = view.search.toLowerCase();
+    test = regex ? name => regex.test(name) : name => name.toLowerCase().includes(text);
+  } catch { test = () => false; }
+  hits = Uint8Array.from(FN.name, name => test(name) ? 1 : 0);
+  hitsOf = view.search;
+  return hits;
+}
+
+/** Share of the stacks under a node that have a hit. */
+function hitShare(tree, from) {
+  const found = searchHits();
+  if (!found || !tree.total[from]) return null;
+  let sum = 0;
+  for (let at = from; at >= 0; at = tree.parent[at]) if (tree.fn[at] >= 0 && found[tree.fn[at]]) return 1;
+  const stack = [from];
+  while (stack.length) {
+    const at = stack.pop();
+    if (tree.fn[at] >= 0 && found[tree.fn[at]]) { sum += tree.total[at]; continue; }
+    for (let c = tree.start[at]; c < tree.start[at + 1]; c++) stack.push(tree.children[c]);
+  }
+  return sum / tree.total[from];
+}
+
+// ---------------------------------------------------------------- canvas
+
+/** Fits a canvas to its place at the resolution of the screen. */
+function fit(canvas, width, height) {
+  const ratio = window.devicePixelRatio || 1;
+  canvas.width = Math.max(1, Math.round(width * ratio));
+  canvas.height = Math.max(1, Math.round(height * ratio));
+  canvas.style.height = height + 'px';
+  const g = canvas.getContext('2d');
+  g.setTransform(ratio, 0, 0, ratio, 0, 0);
+  g.clearRect(0, 0, width, height);
+  return g;
+}
+
+/** As much of a text as fits; dots stand for the rest. */
+function fitText(g, text, room) {
+  if (room < 18) return '';
+  if (g.measureText(text).width <= room) return text;
+  let low = 0, high = text.length;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (g.measureText(text.slice(0, middle) + '…').width <= room) low = middle; else high = middle - 1;
+  }
+  return low > 1 ? text.slice(0, low) + '…' : '';
+}
+
+/** A step for about `wanted` marks on an axis of this length. */
+function niceStep(length, wanted) {
+  const raw = length / wanted, power = 10 ** Math.floor(Math.log10(raw));
+  return [1, 2, 5, 10].map(f => f * power).find(step => step >= raw);
+}
+
+const tip = el('div', { class: 'tip', hidden: true, role: 'presentation' });
+
+function showTip(event, ...content) {
+  tip.replaceChildren(...content);
+  tip.hidden = false;
+  const { width, height } = tip.getBoundingClientRect();
+  const left = event.clientX + 14 + width > innerWidth ? Math.max(6, event.clientX - width - 10) : event.clientX + 14;
+  const top = event.clientY + 16 + height > innerHeight ? Math.max(6, event.clientY - height - 10) : event.clientY + 16;
+  tip.style.left = left + 'px';
+  tip.style.top = top + 'px';
+}
+
+const hideTip = () => { tip.hidden = true; };
+const tipTable = rows => el('table', {}, rows.map(([name, value]) => el('tr', {}, el('td', {}, name), el('td', {}, value))));
+
+// ---------------------------------------------------------------- flame graph
+
+const ROW = 19;
+let flame = null;
+
+function nodeName(tree, node, short) {
+  const fn = tree.fn[node];
+  if (fn === ALL) return view.callers ? 'all samples, by the method they were in' : 'all';
+  if (fn === FOLDED) return '(light calls, folded)';
+  return short ? FN.short[fn] : FN.name[fn];
+}
+
+function nodeTip(tree, node) {
+  const series = current(), fn = tree.fn[node], n = effective(tree), all = tree.total[0] || 1;
+  const zoomed = tree.total[view.zoom] || 1, share = tree.total[node] / all, own = tree.own[node] / all;
+  const where = [];
+  if (fn >= 0) {
+    where.push(D.kinds[FN.kind[fn]]);
+    if (FN.module[fn]) where.push(D.modules[FN.module[fn] - 1]);
+    if (FN.machine[fn]) where.push(FN.machine[fn]);
+    if (tree.file[node]) where.push(`${D.files[tree.file[node] - 1]}:${tree.line[node]}`);
+  }
+  const error = share => series.id === 'exceptions' ? '' : ` ± ${(margin(share, n) * 100).toFixed(1)}`;
+  const rows = [['total', `${percent(share)}${error(share)}   ${amount(series, tree.total[node])}`]];
+  if (!tree.inverted) rows.push(['self', `${percent(own)}${error(own)}   ${amount(series, tree.own[node])}`]);
+  rows.push(['samples', count(tree.totalSamples[node])]);
+  if (view.zoom > 0) rows.push(['of the zoomed frame', percent(tree.total[node] / zoomed)]);
+  if (tree.parent[node] > 0) rows.push([tree.inverted ? 'of the callee' : 'of the caller', percent(tree.total[node] / tree.total[tree.parent[node]])]);
+  return [
+    el('div', { class: 'name' }, nodeName(tree, node, false)),
+    where.length ? el('div', { class: 'where' }, where.join(' · ')) : null,
+    tipTable(rows),
+  ].filter(part => part);
+}
+
+/** The flame graph with its way of frames above and its legend below. */
+function flameView() {
+  const scroller = el('div', { class: 'flame' });
+  const spacer = el('div');
+  const canvas = el('canvas', {
+    tabindex: 0, role: 'application',
+    'aria-label': 'Flame graph. Arrow keys move, Enter zooms in, Backspace zooms out, Escape shows all.',
+  });
+  const crumbs = el('nav', { class: 'crumbs', 'aria-label': 'Zoomed to' });
+  const live = el('div', { class: 'sr', 'aria-live': 'polite' });
+  scroller.append(canvas, spacer);
+  let boxes = [], hover = -1, rows = 16;
+
+  function layout() {
+    const tree = shownTree();
+    // The whole height first, so that the place takes no more than it may and the bar at its side comes only if it must.
+    spacer.style.height = (rows + 1) * ROW + 8 + 'px';
+    canvas.style.height = '0px';
+    const width = scroller.clientWidth, viewport = scroller.clientHeight;
+    const path = [];
+    for (let at = view.zoom; at >= 0; at = tree.parent[at]) path.unshift(at);
+    // Deepest row below the zoomed node that is wide enough to be drawn.
+    const top = scroller.scrollTop, scale = width / (tree.total[view.zoom] || 1);
+    boxes = [];
+    let deepest = path.length - 1;
+    path.forEach((node, row) => boxes.push({ node, row, x: 0, w: width, dim: row < path.length - 1 }));
+    const stack = [[view.zoom, 0, path.length - 1]];
+    while (stack.length) {
+      const [node, x, row] = stack.pop();
+      let at = x;
+      for (let c = tree.start[node]; c < tree.start[node + 1]; c++) {
+        const child = tree.children[c], w = tree.total[child] * scale;
+        // Children come heaviest first: the rest is no wider.
+        if (w < 0.5) break;
+        boxes.push({ node: child, row: row + 1, x: at, w, dim: false });
+        if (row + 1 > deepest) deepest = row + 1;
+        stack.push([child, at, row + 1]);
+        at += w;
+      }
+    }
+    if (deepest !== rows) { rows = deepest; return layout(); }
+    const height = (rows + 1) * ROW + 8;
+    spacer.style.height = Math.max(0, height - viewport) + 'px';
+    draw(tree, width, viewport, Math.min(top, Math.max(0, height - viewport)));
+  }
+
+  function draw(tree, width, height, top) {
+    const g = fit(canvas, width, height), found = searchHits();
+    const ink = isDark() ? '#f2f4f7' : '#1b2330', hitColor = cssColor('--hit'), soft = cssColor('--faint');
+    const allColor = isDark() ? '#39424f' : '#d5dbe4';
+    g.font = '12px ' + cssColor('--sans');
+    g.textBaseline = 'middle';
+    for (const box of boxes) {
+      const y = box.row * ROW - top + 3;
+      if (y > height || y + ROW < 0) continue;
+      const fn = tree.fn[box.node], hit = found && fn >= 0 && found[fn];
+      const w = Math.max(0.5, box.w - (box.w > 3 ? 1 : 0));
+      g.globalAlpha = box.dim ? 0.55 : found && !hit && fn >= 0 ? 0.42 : 1;
+      g.fillStyle = hit ? hitColor : fn >= 0 ? kindColor(FN.kind[fn], fn) : fn === FOLDED ? soft : allColor;
+      g.fillRect(box.x, y, w, ROW - 1);
+      const focused = box.node === view.focus && document.activeElement === canvas;
+      if (box.node === hover || focused) {
+        g.globalAlpha = 1;
+        g.strokeStyle = focused ? cssColor('--accent') : ink;
+        g.lineWidth = focused ? 2 : 1;
+        g.strokeRect(box.x + 1, y + 1, Math.max(1, w - 2), ROW - 3);
+      }
+      if (box.w > 26) {
+        g.globalAlpha = box.dim ? 0.7 : found && !hit && fn >= 0 ? 0.6 : 1;
+        g.fillStyle = hit ? (isDark() ? '#201018' : '#ffffff') : ink;
+        const name = nodeName(tree, box.node, false), forms = [name];
+        if (fn >= 0) forms.push(name.slice(0, FN.plain[fn]), FN.short[fn]);
+        const text = forms.find(form => g.measureText(form).width <= box.w - 9) ?? forms.at(-1);
+        g.fillText(fitText(g, text, box.w - 9), box.x + 5, y + ROW / 2);
+      }
+    }
+    g.globalAlpha = 1;
+    if (!tree.total[0]) {
+      g.fillStyle = soft;
+      g.textAlign = 'center';
+      g.fillText('No samples with this choice of thread and states.', width / 2, 60);
+      g.textAlign = 'left';
+    }
+  }
+
+  function way() {
+    const tree = shownTree(), path = [];
+    for (let at = view.zoom; at >= 0; at = tree.parent[at]) path.unshift(at);
+    const parts = [];
+    path.forEach((node, index) => {
+      if (path.length > 9 && index > 1 && index < path.length - 5) {
+        if (index === 2) parts.push(el('span', {}, `… ${path.length - 7} frames …`));
+        return;
+      }
+      if (index) parts.push(el('span', { 'aria-hidden': 'true' }, '›'));
+      const name = index ? nodeName(tree, node, true) : 'all';
+      parts.push(index === path.length - 1 ? el('b', { 'aria-current': 'true' }, name)
+        : el('button', { onclick: () => zoom(node), title: nodeName(tree, node, false) }, name));
+    });
+    const share = hitShare(tree, view.zoom), series = current();
+    document.querySelector('.found').textContent = share === null ? '' : percent(share) + ' matched';
+    const folded = series.folded && !tree.inverted
+      ? ` · ${plural(series.folded[1], 'node')} below ${(series.folded[0] * 100).toPrecision(2)} % folded` : '';
+    parts.push(el('span', { class: 'end' },
+      `${amount(series, tree.total[view.zoom])} · ${plural(tree.totalSamples[view.zoom], 'sample')}${folded}`));
+    crumbs.replaceChildren(...parts);
+  }
+
+  function zoom(node) {
+    view.zoom = view.focus = node;
+    scroller.scrollTop = 0;
+    refresh();
+  }
+
+  function refresh() { way(); layout(); }
+
+  function boxAt(event) {
+    const area = canvas.getBoundingClientRect(), x = event.clientX - area.left;
+    const row = Math.floor((event.clientY - area.top - 3 + scroller.scrollTop) / ROW);
+    return boxes.find(box => box.row === row && x >= box.x && x < box.x + Math.max(1, box.w));
+  }
+
+  canvas.addEventListener('mousemove', event => {
+    const box = boxAt(event);
+    if ((box ? box.node : -1) !== hover) { hover = box ? box.node : -1; layout(); }
+    if (box) showTip(event, ...nodeTip(shownTree(), box.node)); else hideTip();
+  });
+  canvas.addEventListener('mouseleave', () => { hover = -1; hideTip(); layout(); });
+  canvas.addEventListener('click', event => { const box = boxAt(event); if (box) zoom(box.node); });
+  canvas.addEventListener('focus', () => layout());
+  canvas.addEventListener('blur', () => layout());
+  canvas.addEventListener('keydown', event => {
+    const tree = shownTree(), at = view.focus;
+    const kids = node => Array.from(tree.children.subarray(tree.start[node], tree.start[node + 1]));
+    const beside = step => {
+      if (at === 0) return at;
+      const row = kids(tree.parent[at]);
+      return row[row.indexOf(at) + step] ?? at;
+    };
+    let to;
+    if (event.key === 'ArrowDown') to = kids(at)[0] ?? at;
+    else if (event.key === 'ArrowUp') to = Math.max(0, tree.parent[at]);
+    else if (event.key === 'ArrowRight') to = beside(1);
+    else if (event.key === 'ArrowLeft') to = beside(-1);
+    else if (event.key === 'Enter' || event.key === ' ') { event.preventDefault(); return zoom(at); }
+    else if (event.key === 'Backspace') { event.preventDefault(); return zoom(Math.max(0, tree.parent[view.zoom])); }
+    else if (event.key === 'Escape') return zoom(0);
+    else return;
+    event.preventDefault();
+    view.focus = to;
+    // A frame that is not in view because of the zoom gets it.
+    if (!boxes.some(box => box.node === to)) view.zoom = to === 0 ? 0 : tree.parent[to];
+    const box = (layout(), boxes.find(box => box.node === to));
+    if (box) {
+      const y = box.row * ROW;
+      if (y < scroller.scrollTop) scroller.scrollTop = y;
+      if (y + ROW + 8 > scroller.scrollTop + scroller.clientHeight) scroller.scrollTop = y + ROW + 8 - scroller.clientHeight;
+    }
+    refresh();
+    live.textContent = `${nodeName(tree, to, false)}, ${percent(tree.total[to] / (tree.total[0] || 1))}`;
+  });
+  scroller.addEventListener('scroll', () => { hideTip(); layout(); });
+  flame = { refresh };
+
+  const sums = new Float64Array(D.kinds.length), all = trees().down;
+  for (let i = 1; i < all.size; i++) if (all.fn[i] >= 0) sums[FN.kind[all.fn[i]]] += all.own[i];
+  const legend = el('div', { class: 'legend', 'aria-label': 'Colours, with the share of each kind itself' },
+    D.kinds.map((name, kind) => sums[kind] > 0
+      ? el('span', {}, swatch(kindColor(kind, 0)), name + ' ', el('b', {}, percent(sums[kind] / (all.total[0] || 1)))) : null));
+  const card = el('section', { class: 'card', 'aria-label': 'Flame graph' }, timelineStrip(), crumbs, scroller, legend, live);
+  queueMicrotask(refresh);
+  return [card, el('p', { class: 'hint' },
+    'Click a frame to zoom. ', el('kbd', {}, '/'), ' searches, ', el('kbd', {}, '←↑→↓'), ' ', el('kbd', {}, 'Enter'), ' ',
+    el('kbd', {}, 'Backspace'), ' ', el('kbd', {}, 'Esc'), ' move and zoom. Width is weight; siblings stand heaviest first, not in time.')];
+}
+
+/** Weight over time by class, with the pauses of the world. */
+function timelineStrip() {
+  const series = current();
+  const canvas = el('canvas', { role: 'img', 'aria-label': `${series.id} over time` });
+  const strip = el('div', { class: 'strip' }, canvas);
+  const { start, width: step, rows } = series.timeline;
+  const off = view.off[series.id];
+  const used = series.id === 'exceptions' ? [0] : rows.map((_, i) => i).filter(i => !off.has(i));
+  const height = 64, base = 50;
+  // No more columns than can be told apart, each of whole buckets: else samples that come every few buckets look like a comb.
+  const buckets = Math.max(1, Math.ceil((D.meta.duration - start) / step));
+  const ticks = D.meta.profilers.find(run => run.id === series.id)?.rate;
+  const columnsFor = width => {
+    const wanted = Math.max(20, Math.min(width / 5, ticks ? D.meta.duration / 1e6 * ticks / 4 : series.samples / 6));
+    const per = Math.max(1, Math.ceil(buckets / wanted));
+    const columns = [];
+    for (let from = 0; from < buckets; from += per)
+      columns.push(rows.map(row => { let sum = 0; for (let i = from; i < from + per; i++) sum += row[i] || 0; return sum; }));
+    return { per, columns };
+  };
+  const scaleOf = (columns, per) => {
+    const most = Math.max(1e-9, ...columns.map(column => used.reduce((sum, row) => sum + column[row], 0)));
+    return { most, perUnit: per * step };
+  };
+  function draw() {
+    const width = strip.clientWidth, g = fit(canvas, width, height);
+    const { per, columns } = columnsFor(width), { most, perUnit } = scaleOf(columns, per);
+    const x = time => time / (D.meta.duration || 1) * width;
+    columns.forEach((column, i) => {
+      let y = base;
+      const left = x(start + i * per * step), right = Math.min(width, x(start + (i + 1) * per * step));
+      for (const row of used) {
+        const h = column[row] / most * (base - 16);
+        g.fillStyle = series.id === 'cpu' ? (isDark() ? '#5b86c9' : '#7fa8e6') : series.id === 'exceptions' ? '#d8504d' : classColor(series, row);
+        g.fillRect(left, y - h, Math.max(0.5, right - left - 0.5), h);
+        y -= h;
+      }
+    });
+    g.fillStyle = isDark() ? '#ff8f6b' : '#c9381a';
+    for (const [at, length] of D.gc.pauses) g.fillRect(x(at), base + 1, Math.max(1, x(length)), 3);
+    g.fillStyle = cssColor('--faint');
+    g.font = '11px ' + cssColor('--sans');
+    g.textBaseline = 'alphabetic';
+    const mark = niceStep(D.meta.duration || 1, Math.max(2, width / 160));
+    for (let time = 0; time < D.meta.duration; time += mark) {
+      g.fillRect(x(time), base, 1, 4);
+      g.fillText(duration(time) === '0' ? '0 s' : duration(time), Math.min(x(time) + 4, width - 40), height - 2);
+    }
+    const peak = series.unit === 'count' ? rate(most / perUnit * 1e6)
+      : series.id === 'cpu' ? `${(most / perUnit).toFixed(2)} processors` : `${(most / perUnit).toFixed(1)} threads`;
+    g.textAlign = 'right';
+    g.fillText('peak ' + peak, width - 6, 11);
+    g.textAlign = 'left';
+  }
+  canvas.addEventListener('mousemove', event => {
+    const area = canvas.getBoundingClientRect(), time = (event.clientX - area.left) / area.width * D.meta.duration;
+    const { per, columns } = columnsFor(area.width), column = columns[Math.floor((time - start) / (per * step))];
+    const lines = [['at', duration(Math.max(1, time))]];
+    if (column) for (const row of used) {
+      if (!column[row] && series.id !== 'cpu') continue;
+      const value = column[row] / (per * step);
+      lines.push(series.unit === 'count' ? ['exceptions', rate(value * 1e6)]
+        : series.id === 'cpu' ? ['processors busy', value.toFixed(2)] : [series.classes[row], `${value.toFixed(1)} threads`]);
+    }
+    const near = D.gc.pauses.filter(([at, length]) => time > at - D.meta.duration / 300 && time < at + length + D.meta.duration / 300);
+    if (near.length) lines.push(['world stopped', near.slice(0, 3).map(([, length]) => duration(length)).join(', ')]);
+    showTip(event, tipTable(lines));
+  });
+  canvas.addEventListener('mouseleave', hideTip);
+  redraws.push(draw);
+  queueMicrotask(draw);
+  return strip;
+}
+
+// ---------------------------------------------------------------- functions
+
+function functionsView() {
+  const series = current(), tree = trees().down, all = tree.total[0] || 1, n = effective(tree), found = searchHits();
+  const keys = { own: row => row.own, total: row => row.total, name: row => row.fn };
+  let rows = functionSums().filter(row => !found || found[row.fn]);
+  rows.sort(view.sort === 'name'
+    ? (a, b) => FN.name[a.fn] < FN.name[b.fn] ? -1 : 1
+    : (a, b) => keys[view.sort](b) - keys[view.sort](a) || b.total - a.total);
+  document.querySelector('.found').textContent = found ? plural(rows.length, 'method') : '';
+  const heading = (id, title, attributes) => el('th', { ...attributes, scope: 'col', 'aria-sort': view.sort === id ? (id === 'name' ? 'ascending' : 'descending') : null },
+    el('button', { onclick: () => { view.sort = id; render(); } }, title + (view.sort === id ? (id === 'name' ? ' ▲' : ' ▼') : '')));
+  const share = value => {
+    const part = value / all;
+    return series.id === 'exceptions' ? percent(part)
+      : [percent(part) + ' ', el('span', { class: 'pm' }, '± ' + (margin(part, n) * 100).toFixed(1))];
+  };
+  const body = rows.slice(0, view.rows).map(row => {
+    const bar = el('span', { class: 'bar', 'aria-hidden': 'true' }, el('i', { class: 'total' }), el('i'));
+    bar.children[0].style.width = row.total / all * 100 + '%';
+    bar.children[1].style.width = row.own / all * 100 + '%';
+    const where = [FN.module[row.fn] ? D.modules[FN.module[row.fn] - 1] : D.kinds[FN.kind[row.fn]], place(row.file, row.line)].filter(text => text);
+    return el('tr', {},
+      el('td', { class: 'n' }, share(row.own)), el('td', { class: 'n' }, amount(series, row.own)),
+      el('td', {}, bar),
+      el('td', { class: 'n' }, share(row.total)), el('td', { class: 'n' }, amount(series, row.total)),
+      el('td', { class: 'fn' }, el('div', { class: 'named' }, swatch(kindColor(FN.kind[row.fn], 0), 'kind'),
+        el('button', { title: 'Show in the flame graph', onclick: () => { view.search = FN.name[row.fn]; view.tab = 'flame'; view.zoom = view.focus = 0; render(); } }, FN.name[row.fn])),
+        el('div', { class: 'where' }, where.join(' · '))));
+  });
+  const table = el('table', { class: 'data' },
+    el('thead', {}, el('tr', {}, heading('own', 'Self', { class: 'n', colspan: 2 }), el('th', { scope: 'col' }, el('span', { class: 'sr' }, 'Self in total')),
+      heading('total', 'Total', { class: 'n', colspan: 2 }), heading('name', 'Method'))),
+    el('tbody', {}, body));
+  return [el('section', { class: 'card scroll', 'aria-label': 'Methods' }, rows.length ? table : el('div', { class: 'empty' }, 'No method with this choice.'),
+    rows.length > view.rows ? el('div', { class: 'more' }, el('button', { class: 'plain', onclick: () => { view.rows += 400; render(); } }, 'Show more'),
+      `${count(view.rows)} of ${count(rows.length)} methods`) : null),
+  el('p', { class: 'hint' }, 'Self is the time in the method itself, total includes what it called. ± is the 95 % interval in points: two methods whose intervals overlap may well be equal.')];
+}
+
+// ---------------------------------------------------------------- threads
+
+function threadsView() {
+  const cpu = D.series.find(series => series.id === 'cpu'), wall = D.series.find(series => series.id === 'wall');
+  const rows = D.threads.map(([name, managed], id) => ({
+    id, name, managed, cpu: cpu?.byThread.get(id)?.weight || 0, wall: wall?.byThread.get(id),
+  })).filter(row => row.cpu || row.wall);
+  const idle = wall ? wall.classes.indexOf('pool idle') : -1;
+  const busy = row => row.wall ? row.wall.weight - (idle >= 0 ? row.wall.classes[idle] : 0) : 0;
+  rows.sort((a, b) => b.cpu - a.cpu || busy(b) - busy(a));
+  const most = Math.max(1, ...rows.map(row => row.cpu));
+  const folded = D.series.some(series => series.folded && series.folded[2]);
+  const show = row => () => { view.thread = String(row.id); view.tab = 'flame'; view.zoom = view.focus = 0; render(); };
+  const body = rows.slice(0, 500).map(row => {
+    const bar = el('span', { class: 'bar', 'aria-hidden': 'true' }, el('i'));
+    bar.children[0].style.width = row.cpu / most * 100 + '%';
+    const stack = el('div', { class: 'stack' });
+    if (row.wall) row.wall.classes.forEach((weight, i) => {
+      if (!weight) return;
+      const part = el('i', { title: `${wall.classes[i]}: ${percent(weight / row.wall.weight)}` });
+      part.style.cssText = `width:${weight / row.wall.weight * 100}%;background:${classColor(wall, i)}`;
+      stack.append(part);
+    });
+    const top = row.wall && row.wall.classes.map((weight, i) => [weight, i]).sort((a, b) => b[0] - a[0]).slice(0, 3)
+      .filter(([weight]) => weight > 0).map(([weight, i]) => `${wall.classes[i]} ${(weight / row.wall.weight * 100).toFixed(0)} %`).join(', ');
+    return el('tr', {}, el('td', { class: 'fn' }, el('button', { title: 'Show in the flame graph', onclick: show(row) }, row.name)),
+      cpu ? [el('td', { class: 'n' }, row.cpu ? duration(row.cpu) : '·'), el('td', {}, bar)] : null,
+      wall ? [el('td', { class: 'n' }, row.wall ? duration(row.wall.weight) : '·'), el('td', {}, stack, el('div', { class: 'where' }, top || ''))] : null);
+  });
+  if (!rows.length) return [el('section', { class: 'card empty' }, 'No samples of threads in this recording.')];
+  return [el('section', { class: 'card scroll', 'aria-label': 'Threads' },
+    el('table', { class: 'data' }, el('thead', {}, el('tr', {}, el('th', { scope: 'col' }, 'Thread'),
+      cpu ? [el('th', { class: 'n', scope: 'col' }, 'CPU time'), el('th')] : null,
+      wall ? [el('th', { class: 'n', scope: 'col' }, 'Wall time'), el('th', { scope: 'col' }, 'What it did')] : null)), el('tbody', {}, body)),
+    rows.length > 500 ? el('div', { class: 'more' }, `The 500 busiest of ${count(rows.length)} threads.`) : null),
+  wall ? el('div', { class: 'key' }, wall.classes.map((name, i) => el('span', {}, swatch(classColor(wall, i)), name))) : null,
+  folded ? el('p', { class: 'hint' }, 'The recording is large: only the busiest threads are told apart here. The text and JSON reports have all.') : null];
+}
+
+// ---------------------------------------------------------------- garbage collection
+
+/** A chart with time from left to right. `paint(g, x, y0, width)` draws above the axis. */
+function chart(label, height, paint, hover) {
+  const canvas = el('canvas', { role: 'img', 'aria-label': label });
+  const holder = el('div', { class: 'chart' }, canvas);
+  holder.style.height = height + 'px';
+  function draw() {
+    const width = holder.clientWidth, g = fit(canvas, width, height), base = height - 18;
+    const x = time => 52 + Math.max(0, Math.min(1, time / (D.meta.duration || 1))) * (width - 60);
+    g.font = '11px ' + cssColor('--sans');
+    g.fillStyle = cssColor('--faint');
+    const mark = niceStep(D.meta.duration || 1, Math.max(2, width / 150));
+    for (let time = 0; time <= D.meta.duration; time += mark) {
+      const text = time ? duration(time) : '0';
+      g.fillText(text, Math.min(x(time), width - 4 - g.measureText(text).width), height - 4);
+    }
+    paint(g, x, base, width);
+    g.fillStyle = cssColor('--line');
+    g.fillRect(52, base, width - 60, 1);
+  }
+  canvas.addEventListener('mousemove', event => {
+    const area = canvas.getBoundingClientRect();
+    const time = (event.clientX - area.left - 52) / (area.width - 60) * D.meta.duration;
+    const content = hover(time, D.meta.duration / (area.width - 60));
+    if (content) showTip(event, ...content); else hideTip();
+  });
+  canvas.addEventListener('mouseleave', hideTip);
+  redraws.push(draw);
+  queueMicrotask(draw);
+  return holder;
+}
+
+/** Horizontal lines with their values. */
+function gridLines(g, base, top, width, most, format) {
+  // Sizes are told in powers of 1024, so their steps are round in those.
+  const unit = format === bytes ? 1024 ** Math.floor(Math.log(most) / Math.log(1024)) : 1;
+  const step = niceStep(most / unit, 3) * unit;
+  g.textAlign = 'right';
+  for (let value = step; value <= most * 1.0001; value += step) {
+    const y = base - value / most * (base - top);
+    g.fillStyle = cssColor('--line');
+    g.fillRect(52, y, width - 60, 1);
+    g.fillStyle = cssColor('--faint');
+    g.fillText(format(value), 47, y + 4);
+  }
+  g.textAlign = 'left';
+}
+
+function gcView() {
+  const gc = D.gc;
+  if (!gc.on) return [el('section', { class: 'card empty' }, 'The gc profiler was not part of this recording. Record with -p gc.')];
+  const longest = Math.max(1, ...gc.pauses.map(pause => pause[1]));
+  const color = generation => GENERATION_COLORS[generation] || '#7d8896';
+  const pauses = chart('Pauses over time', 190, (g, x, base, width) => {
+    gridLines(g, base, 12, width, longest, duration);
+    for (const [at, length, , generation] of gc.pauses) {
+      const h = Math.max(2, length / longest * (base - 12));
+      g.fillStyle = color(generation);
+      g.fillRect(x(at), base - h, Math.max(2, x(at + length) - x(at)), h);
+    }
+  }, (time, pixel) => {
+    const near = gc.pauses.filter(([at, length]) => time >= at - 3 * pixel && time <= at + length + 3 * pixel);
+    if (!near.length) return null;
+    const [at, length, suspending, generation, reason, number] = near.reduce((a, b) => b[1] > a[1] ? b : a);
+    const event = gc.events.find(event => event[1] === number);
+    return [el('div', { class: 'name' }, `Pause of ${duration(length)}`), tipTable([
+      ['at', duration(Math.max(1, at))], ['for', gc.pauseReason[reason] + (number !== null ? `, collection #${number}` : '')],
+      generation >= 0 ? ['generation', String(generation)] : null, event ? ['collection', `${event[3]}, ${event[4]}${event[5] ? ', induced' : ''}`] : null,
+      ['stopping threads', duration(suspending)], near.length > 1 ? ['here', plural(near.length, 'pause')] : null,
+    ].filter(row => row))];
+  });
+  const peak = Math.max(1, gc.heapPeak);
+  const total = sizes => sizes.reduce((sum, size) => sum + size, 0);
+  const heap = chart('Heap after each collection', 190, (g, x, base, width) => {
+    gridLines(g, base, 12, width, peak, bytes);
+    gc.events.forEach((event, i) => {
+      const next = gc.events[i + 1], left = x(event[0]), right = next ? x(next[0]) : x(D.meta.duration);
+      let y = base;
+      // From the oldest generation upwards, so that what stays is at the bottom.
+      for (const part of [2, 3, 4, 1, 0]) {
+        const h = event[6][part] / peak * (base - 12);
+        g.fillStyle = HEAP_COLORS[part];
+        g.globalAlpha = isDark() ? 0.75 : 1;
+        g.fillRect(left, y - h, Math.max(1, right - left), h);
+        y -= h;
+      }
+    });
+    g.globalAlpha = 1;
+  }, time => {
+    const event = gc.events.findLast(event => event[0] <= time);
+    if (!event) return null;
+    return [el('div', { class: 'name' }, `Heap after collection #${event[1]} (gen ${event[2]}): ${bytes(total(event[6]))}`),
+      tipTable(HEAPS.map((name, i) => [name, bytes(event[6][i])]))];
+  });
+  const row = (name, collections, [n, p50, p95, max, sum]) => el('tr', {}, el('td', {}, name),
+    el('td', { class: 'n' }, collections === null ? '·' : count(collections)), el('td', { class: 'n' }, count(n)),
+    [p50, p95, max, sum].map(value => el('td', { class: 'n' }, n ? duration(value) : '·')));
+  const heads = ['', 'Collections', 'Pauses', 'p50', 'p95', 'Longest', 'Total'];
+  const table = el('table', { class: 'data' },
+    el('thead', {}, el('tr', {}, heads.map((name, i) => el('th', { class: i ? 'n' : null, scope: 'col' }, name)))),
+    el('tbody', {}, gc.generations.map((pauses, i) => row([swatch(color(i), 'kind'), 'gen ' + i], gc.collections[i], pauses)),
+      row('all pauses', total(gc.collections), gc.all), gc.all[0] ? row('of it stopping threads', null, gc.suspending) : null,
+      gc.pauseReasons.map(([reason, pauses]) => row([swatch('transparent', 'kind'), reason + (reason === 'SuspendForProfiler' ? ' (not in the sum)' : '')], null, pauses))));
+  return [
+    el('div', { class: 'grid2' },
+      el('section', { class: 'card pad' }, el('h2', {}, 'Pauses'), gc.pauses.length ? pauses : el('div', { class: 'empty' }, 'The world never stood still.'),
+        el('div', { class: 'key' }, [0, 1, 2].map(i => el('span', {}, swatch(color(i)), 'gen ' + i)), el('span', {}, swatch('#7d8896'), 'other')),
+        gc.leftOut ? el('p', { class: 'hint' }, `The ${count(gc.pauses.length)} longest are drawn, ${count(gc.leftOut)} shorter ones are only counted.`) : null),
+      el('section', { class: 'card pad' }, el('h2', {}, 'Heap after each collection'), gc.events.length ? heap : el('div', { class: 'empty' }, 'No collection happened.'),
+        el('div', { class: 'key' }, HEAPS.map((name, i) => el('span', {}, swatch(HEAP_COLORS[i]), name))))),
+    el('section', { class: 'card scroll' }, table),
+    el('section', { class: 'card pad' }, el('h2', {}, 'Collections'), el('dl', { class: 'facts' },
+      el('dt', {}, 'Time paused'), el('dd', {}, `${percent(gc.share)} of ${duration(D.meta.duration)}`),
+      el('dt', {}, 'Reasons'), el('dd', {}, gc.reasons.map(([reason, n]) => `${reason} ${count(n)}`).join(', ') || 'none'),
+      el('dt', {}, 'Asked for by the program'), el('dd', {}, count(gc.induced)),
+      el('dt', {}, 'In the background'), el('dd', {}, count(gc.background)),
+      el('dt', {}, 'Heap at the end'), el('dd', {}, `${bytes(total(gc.heapLast))} (${HEAPS.map((name, i) => `${name} ${bytes(gc.heapLast[i])}`).join(', ')})`),
+      el('dt', {}, 'Heap at its peak'), el('dd', {}, bytes(gc.heapPeak)),
+      el('dt', {}, 'Promoted in all'), el('dd', {}, bytes(total(gc.promoted)))))];
+}
+
+const HEAPS = ['gen 0', 'gen 1', 'gen 2', 'large objects', 'pinned objects'];
+
+// ---------------------------------------------------------------- exceptions
+
+function exceptionsView() {
+  const { rows, exact, total, on } = D.exceptions;
+  if (!on) return [el('section', { class: 'card empty' }, 'The exceptions profiler was not part of this recording. Record with -p exceptions.')];
+  if (!rows.length) return [el('section', { class: 'card empty' }, 'No exception was thrown.')];
+  const heads = [['Count', 'n'], ['Rate', 'n'], ['Type and most frequent message'], ['Mostly thrown at'], ['Mostly caught by'], ['Time to catch p50', 'n'], ['p95', 'n']];
+  const method = (fn, where) => fn === null ? el('span', { class: 'pm' }, 'not known')
+    : [el('button', { title: 'Show in the flame graph', onclick: () => { view.series = D.series.some(s => s.id === 'exceptions') ? 'exceptions' : view.series; view.search = FN.name[fn]; view.tab = 'flame'; view.zoom = view.focus = 0; render(); } }, FN.short[fn]),
+      el('div', { class: 'where' }, where)];
+  return [el('section', { class: 'card scroll', 'aria-label': 'Exceptions' }, el('table', { class: 'data' },
+    el('thead', {}, el('tr', {}, heads.map(([name, cls]) => el('th', { class: cls, scope: 'col' }, name)))),
+    el('tbody', {}, rows.map(row => el('tr', {},
+      el('td', { class: 'n' }, count(row.count)), el('td', { class: 'n' }, rate(row.rate)),
+      el('td', { class: 'fn' }, row.type, el('div', { class: 'where' }, (row.message ?? 'no message kept') + (row.messages > 1 ? ` (+${row.messages - 1} other)` : ''))),
+      el('td', { class: 'fn', style: 'min-width:200px' }, method(row.thrown, place(row.file, row.line))),
+      el('td', { class: 'fn', style: 'min-width:200px' }, method(row.caught, '')),
+      el('td', { class: 'n' }, row.catchCount ? duration(row.p50) : '·'), el('td', { class: 'n' }, row.catchCount ? duration(row.p95) : '·')))))),
+  el('p', { class: 'hint' }, `${plural(total, 'exception')} in all, ${exact ? 'counted exactly' : 'estimated from samples'}. Messages, places and times come from the ones that were kept as samples.`)];
+}
+
+// ---------------------------------------------------------------- recording
+
+function recordingView() {
+  const m = D.meta, o = D.observer;
+  const facts = [
+    ['Process', `${m.process} (pid ${m.pid})`], ['Command', m.command], ['Runtime', `.NET ${m.runtime} on ${m.platform}, ${plural(m.cpus, 'processor')}`],
+    ['Recorded', `${duration(m.duration)} from ${m.started}, ${m.entry}; ${m.ending}`],
+    ...m.profilers.map(run => [run.id, [run.rate ? `${run.rate} Hz` : '', run.engine, ...run.params].filter(text => text).join(', ')]),
+    ...D.series.map(series => [`Samples, ${series.id}`, count(series.samples) + (series.truncated ? `, ${count(series.truncated)} with a stack cut at the depth limit` : '')]),
+    ['Dropped', m.dropped ? o.dropped.map(([name, n]) => `${name} ${count(n)}`).join(', ') : 'nothing'],
+  ];
+  const cost = o && [
+    ['Processor time in the process', `${duration(o.cpu)} (${percent(o.cpu / (o.since || 1))} of one processor)`],
+    ['Memory in the process', bytes(o.memory)], ['World stopped for us', `${duration(o.stopped)} (${percent(o.stopped / (o.since || 1))})`],
+    ['clrscope itself', duration(o.own)], ...o.counters.map(([name, n]) => [name, count(n)]),
+  ];
+  const list = rows => el('dl', { class: 'facts' }, rows.map(([name, value]) => [el('dt', {}, name), el('dd', {}, value)]));
+  return [el('section', { class: 'card pad' }, el('h2', {}, 'Recording'), list(facts)),
+    cost ? el('section', { class: 'card pad' }, el('h2', {}, 'Cost of the observation'), list(cost)) : null,
+    D.notes.length ? el('section', { class: 'card pad' }, el('h2', {}, 'Notes'), list(D.notes.map(([at, note]) => [`${(at / 1e6).toFixed(1)} s`, note]))) : null];
+}
+
+// ---------------------------------------------------------------- the page
+
+const TABS = [
+  { id: 'flame', title: 'Flame graph', make: flameView, samples: true },
+  { id: 'functions', title: 'Methods', make: functionsView, samples: true },
+  { id: 'threads', title: 'Threads', make: threadsView },
+  { id: 'gc', title: 'Garbage collection', make: gcView },
+  { id: 'exceptions', title: 'Exceptions', make: exceptionsView },
+  { id: 'recording', title: 'Recording', make: recordingView },
+];
+
+let redraws = [];
+const content = el('main', { id: 'content', role: 'tabpanel', tabindex: -1 });
+const tabs = el('div', { class: 'tabs', role: 'tablist', 'aria-label': 'Views' });
+const tools = el('div', { class: 'tools' });
+const found = el('span', { class: 'found', role: 'status' });
+let timer = 0;
+const search = el('input', {
+  type: 'search', placeholder: 'Search methods, or /regular expression/', 'aria-label': 'Search methods', spellcheck: 'false',
+  oninput: () => { clearTimeout(timer); timer = setTimeout(() => { view.search = search.value.trim(); searched(); }, 120); },
+});
+
+function searched() {
+  writeHash();
+  if (view.tab === 'flame' && flame) flame.refresh(); else render();
+}
+
+function tiles() {
+  const tile = (label, value, small, note) => el('div', { class: 'tile' }, el('div', { class: 'label' }, label),
+    el('div', { class: 'value' }, value, small ? el('small', {}, ' ' + small) : null), el('div', { class: 'note' }, note || '\u00a0'));
+  const list = [], series = id => D.series.find(series => series.id === id), cpu = series('cpu'), wall = series('wall');
+  list.push(tile('Recorded', duration(D.meta.duration), null, D.meta.entry));
+  if (cpu) list.push(tile('Processors busy', (cpu.weight / (D.meta.duration || 1)).toFixed(2), `of ${D.meta.cpus}`,
+    `${duration(cpu.weight)} in ${plural(cpu.samples, 'sample')}`));
+  if (wall) {
+    const sums = new Array(wall.classes.length).fill(0);
+    for (const { classes } of wall.byThread.values()) classes.forEach((weight, i) => sums[i] += weight);
+    const of = name => sums[wall.classes.indexOf(name)] || 0, average = weight => (weight / (D.meta.duration || 1)).toFixed(2);
+    list.push(tile('Blocked', average(of('lock') + of('task')), 'threads', `on locks ${average(of('lock'))}, on tasks ${average(of('task'))}`));
+  }
+  if (D.exceptions.on) list.push(tile('Exceptions', count(D.exceptions.total), D.exceptions.total ? rate(D.exceptions.total / (D.meta.duration || 1) * 1e6) : null,
+    D.exceptions.total ? `${plural(D.exceptions.rows.length, 'type')}, ${D.exceptions.exact ? 'counted exactly' : 'estimated'}` : 'none was thrown'));
+  if (D.gc.on) list.push(tile('GC paused', percent(D.gc.share), 'of the time', D.gc.all[0] ? `${plural(D.gc.all[0], 'pause')}, longest ${duration(D.gc.all[3])}` : 'no pause'));
+  if (D.observer) list.push(tile('Cost of observing', percent(D.observer.cpu / (D.observer.since || 1)), 'of a processor',
+    `${bytes(D.observer.memory)}, stopped ${duration(D.observer.stopped)}`));
+  return el('div', { class: 'tiles' }, list);
+}
+
+function toolbar() {
+  if (!TABS.find(tab => tab.id === view.tab).samples || !D.series.length) return [];
+  const series = current();
+  const segment = (label, options, chosen, choose) => el('div', { class: 'segments', role: 'group', 'aria-label': label },
+    options.map(([id, title]) => el('button', { 'aria-pressed': String(id === chosen), onclick: () => { choose(id); view.zoom = view.focus = 0; render(); } }, title)));
+  const names = { cpu: 'CPU', wall: 'Wall', exceptions: 'Exceptions' };
+  const parts = [segment('Profiler', D.series.map(s => [s.id, names[s.id] || s.id]), view.series, id => { view.series = id; })];
+  const threads = [...series.byThread.entries()].filter(([id]) => id >= 0).sort((a, b) => b[1].weight - a[1].weight);
+  if (view.thread !== 'all' && !series.byThread.has(Number(view.thread))) view.thread = 'all';
+  const select = el('select', { 'aria-label': 'Thread', onchange: () => { view.thread = select.value; view.zoom = view.focus = 0; render(); } },
+    el('option', { value: 'all' }, series.folded?.[2] ? 'All threads' : `All ${plural(threads.length, 'thread')}`),
+    threads.map(([id, sums]) => el('option', { value: id, selected: String(id) === view.thread }, `${D.threads[id][0]} – ${amount(series, sums.weight)}`)));
+  parts.push(select);
+  if (view.tab === 'flame') parts.push(segment('Direction', [[false, 'Callees'], [true, 'Callers']], view.callers, callers => { view.callers = callers; }));
+  parts.push(search, found);
+  if (series.classes.length > 1) parts.push(el('div', { class: 'chips', role: 'group', 'aria-label': series.id === 'exceptions' ? 'Types' : 'States' },
+    series.classes.map((name, i) => el('button', {
+      'aria-pressed': String(!view.off[series.id].has(i)),
+      onclick: () => { const off = view.off[series.id]; if (!off.delete(i)) off.add(i); view.zoom = view.focus = 0; render(); },
+    }, swatch(classColor(series, i)), name))));
+  return parts;
+}
+
+function render() {
+  writeHash();
+  hideTip();
+  redraws = [];
+  flame = null;
+  const active = document.activeElement, focused = active === search;
+  search.value = view.search;
+  found.textContent = '';
+  const bar = toolbar();
+  tools.replaceChildren(...bar);
+  tools.hidden = !bar.length;
+  for (const button of tabs.children) {
+    const chosen = button.dataset.tab === view.tab;
+    button.setAttribute('aria-selected', String(chosen));
+    button.tabIndex = chosen ? 0 : -1;
+  }
+  const tab = TABS.find(tab => tab.id === view.tab);
+  const made = tab.samples && !D.series.length ? [el('section', { class: 'card empty' }, 'No samples in this recording.')] : tab.make();
+  content.replaceChildren(...made.filter(part => part));
+  if (focused) search.focus();
+}
+
+function redrawAll() {
+  redraws.forEach(draw => draw());
+  if (flame) flame.refresh();
+}
+
+function setTheme(theme) {
+  document.documentElement.dataset.theme = theme;
+  try { localStorage.setItem('clrscope-theme', theme); } catch { /* Pages from a file may have no storage. */ }
+}
+
+function start() {
+  const m = D.meta;
+  let theme = null;
+  try { theme = localStorage.getItem('clrscope-theme'); } catch { /* as above */ }
+  document.documentElement.dataset.theme = theme || (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
+  readHash();
+  const toggle = el('button', { class: 'plain', 'aria-label': 'Light or dark page', onclick: () => { setTheme(isDark() ? 'light' : 'dark'); render(); } }, '◐');
+  const page = el('div', { class: 'page' },
+    el('header', {}, el('div', {}, el('div', { class: 'brand' }, `clrscope ${m.tool}`), el('h1', {}, m.process),
+      el('div', { class: 'facts' }, [`.NET ${m.runtime}`, m.platform, `pid ${m.pid}`, m.started].map(text => el('span', {}, text)))),
+    el('div', { class: 'grow' }), toggle),
+    m.warn ? el('p', { class: 'banner', role: 'alert' }, `The recording is not whole: ${m.ending}.`) : null,
+    m.dropped ? el('p', { class: 'banner' }, `${plural(m.dropped, 'sample')} were dropped: ${D.observer.dropped.map(([name, n]) => `${name} ${count(n)}`).join(', ')}.`) : null,
+    m.filtered ? el('p', { class: 'banner' }, `Only a part is shown: ${m.filtered}.`) : null,
+    tiles(), tabs, tools, content);
+  TABS.forEach((tab, i) => tabs.append(el('button', {
+    role: 'tab', 'data-tab': tab.id, 'aria-controls': 'content', onclick: () => { view.tab = tab.id; view.rows = 100; render(); },
+    onkeydown: event => {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!step) return;
+      view.tab = TABS[(i + step + TABS.length) % TABS.length].id;
+      render();
+      tabs.querySelector('[aria-selected="true"]').focus();
+    },
+  }, tab.title)));
+  document.body.append(page, tip);
+  addEventListener('resize', redrawAll);
+  addEventListener('hashchange', () => { readHash(); render(); });
+  addEventListener('keydown', event => {
+    if (event.key === '/' && !/INPUT|SELECT|TEXTAREA/.test(document.activeElement.tagName) && tools.contains(search)) { event.preventDefault(); search.focus(); search.select(); }
+    if (event.key === 'Escape' && document.activeElement === search) { view.search = search.value = ''; searched(); search.blur(); }
+  });
+  render();
+}
+
+try {
+  start();
+  document.documentElement.dataset.ready = 'yes';
+} catch (error) {
+  document.body.append(el('p', { class: 'banner', role: 'alert' }, `This report cannot be drawn here: ${error}`));
+  document.documentElement.dataset.ready = 'failed';
+  throw error;
+}

@@ -1,0 +1,165 @@
+//! Profile to text, JSON, Markdown, HTML, collapsed stacks, pprof, speedscope and Firefox Profiler.
+//!
+//! One file per exporter, and [`EXPORTERS`] is the one registry of them: a new format is a new file with a constant and its
+//! word in the list.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod format;
+mod sections;
+
+use std::io::{Read, Write};
+
+use profile::{BuildOptions, Filter, FilterError, NameStyle, Profile, ProfileError, SeriesKind};
+
+/// Declares the modules of all exporters and the list of them, in the order that help shows.
+macro_rules! exporters {
+    ($($name:ident),* $(,)?) => {
+        $(mod $name;)*
+
+        /// All exporters.
+        pub const EXPORTERS: &[Exporter] = &[$($name::EXPORTER),*];
+    };
+}
+
+exporters! { text, json, markdown, html, collapsed, pprof, speedscope, firefox }
+
+/// A format that a profile can be written in.
+#[derive(Clone, Copy, Debug)]
+pub struct Exporter {
+    /// Id on the command line.
+    pub id: &'static str,
+    /// Extension of files of this format, without the dot.
+    pub extension: &'static str,
+    /// One line for help.
+    pub summary: &'static str,
+    /// Whether it is no text and so does not belong on a terminal.
+    pub binary: bool,
+    /// Whether it shows single samples in time and so wants [`BuildOptions::keep_samples`]. Without them it writes sums.
+    pub single_samples: bool,
+    render: fn(&Profile, &Options, &mut dyn Write) -> Result<(), ReportError>,
+}
+
+/// How to write a report.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Only the samples of this profiler; all, or the first that has any where a format can hold only one.
+    pub series: Option<SeriesKind>,
+    /// Only these samples.
+    pub filter: Filter,
+    /// Source lines where they are known.
+    pub lines: bool,
+    /// How functions are written.
+    pub names: NameStyle,
+    /// Columns of the terminal, for text.
+    pub width: usize,
+    /// Colours, for text on a terminal.
+    pub colour: bool,
+    /// Rows of a list, for text and Markdown.
+    pub rows: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            series: None,
+            filter: Filter::default(),
+            lines: true,
+            names: NameStyle::FULL,
+            width: 110,
+            colour: false,
+            rows: 15,
+        }
+    }
+}
+
+/// Why a report was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// The output failed.
+    #[error("the report could not be written: {0}")]
+    Io(#[from] std::io::Error),
+    /// The session could not be read.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// The filter cannot be applied.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+    /// There is nothing to show in this format.
+    #[error("there are no {wanted} samples in this recording; it has {present}")]
+    NoSamples {
+        /// What was asked for.
+        wanted: String,
+        /// What there is.
+        present: String,
+    },
+}
+
+impl From<serde_json::Error> for ReportError {
+    fn from(error: serde_json::Error) -> Self {
+        // Our own types always serialise, so what fails is the output.
+        ReportError::Io(error.into())
+    }
+}
+
+/// The exporter of this id.
+pub fn exporter(id: &str) -> Option<&'static Exporter> {
+    EXPORTERS.iter().find(|exporter| exporter.id == id)
+}
+
+impl Exporter {
+    /// Writes a profile.
+    ///
+    /// # Errors
+    /// [`ReportError`].
+    pub fn write(&self, profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(), ReportError> {
+        let mut out = std::io::BufWriter::with_capacity(1 << 16, out);
+        if options.filter == Filter::default() {
+            (self.render)(profile, options, &mut out)?;
+        } else {
+            (self.render)(&profile.filtered(&options.filter)?, options, &mut out)?;
+        }
+        Ok(out.flush()?)
+    }
+
+    /// What this exporter needs to be kept when a session is read for it.
+    pub fn build_options(&self, options: &Options) -> BuildOptions {
+        BuildOptions { keep_samples: self.single_samples, time: options.filter.time.clone() }
+    }
+
+    /// Reads a session and writes it, keeping no more in memory than the format needs. The profile comes back, for what there
+    /// is to say about it: [`Profile::cut_short`], [`Profile::damage`].
+    ///
+    /// # Errors
+    /// [`ReportError`].
+    pub fn convert(
+        &self,
+        session: impl Read + Send,
+        options: &Options,
+        out: &mut dyn Write,
+    ) -> Result<Profile, ReportError> {
+        let profile = Profile::read(session, self.build_options(options))?;
+        // The time was picked while reading.
+        let filter = Filter { time: None, ..options.filter.clone() };
+        self.write(&profile, &Options { filter, ..options.clone() }, out)?;
+        Ok(profile)
+    }
+}
+
+/// The kinds of samples that a report is of: the one that was asked for, or all that have any.
+fn kinds(profile: &Profile, options: &Options) -> Vec<SeriesKind> {
+    let wanted = |kind: &SeriesKind| options.series.is_none_or(|series| series == *kind);
+    SeriesKind::ALL.into_iter().filter(wanted).filter(|kind| !profile.series(*kind).is_empty()).collect()
+}
+
+/// The one kind of samples that a format with room for one shows.
+fn one_kind(profile: &Profile, options: &Options) -> Result<SeriesKind, ReportError> {
+    kinds(profile, options).first().copied().ok_or_else(|| {
+        let present = SeriesKind::ALL.into_iter().filter(|kind| !profile.series(*kind).is_empty());
+        let present: Vec<_> = present.map(SeriesKind::id).collect();
+        ReportError::NoSamples {
+            wanted: options.series.map_or("cpu, wall or exceptions".to_owned(), |series| series.id().to_owned()),
+            present: if present.is_empty() { "none".to_owned() } else { present.join(", ") },
+        }
+    })
+}

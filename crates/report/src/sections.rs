@@ -1,0 +1,582 @@
+//! What text and Markdown both say: sections of sentences and tables.
+
+use profile::{
+    CallTree, HEAPS, NameStyle, PROFILER_PAUSE, Profile, STATES, SeriesKind, TreeOptions,
+    session::{FunctionId, FunctionKind, ThreadId, ThreadState, TypeId},
+    state_index,
+};
+
+use crate::{Options, format};
+
+/// A part of a report.
+pub struct Section {
+    pub title: String,
+    /// Sentences before the tables.
+    pub lead: Vec<String>,
+    pub tables: Vec<Table>,
+}
+
+/// A table.
+pub struct Table {
+    pub columns: Vec<Column>,
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// A column of a table.
+pub struct Column {
+    pub title: &'static str,
+    pub right: bool,
+}
+
+/// A cell of a table.
+pub enum Cell {
+    Text(String),
+    /// A share to be drawn.
+    Bar(f64),
+    /// A name to be fitted to the room: the longest that fits.
+    Name {
+        forms: Vec<String>,
+        place: Option<String>,
+    },
+}
+
+impl Cell {
+    fn text(text: impl Into<String>) -> Self {
+        Cell::Text(text.into())
+    }
+}
+
+fn left(title: &'static str) -> Column {
+    Column { title, right: false }
+}
+
+fn right(title: &'static str) -> Column {
+    Column { title, right: true }
+}
+
+/// Word for a state of a thread.
+pub fn state_word(state: ThreadState) -> &'static str {
+    match state {
+        ThreadState::Running => "running",
+        ThreadState::Lock => "lock",
+        ThreadState::Sleep => "sleep",
+        ThreadState::Io => "I/O",
+        ThreadState::Idle => "pool idle",
+        ThreadState::Gc => "GC",
+        ThreadState::Task => "task",
+        ThreadState::Other => "other",
+    }
+}
+
+/// All sections that have something to say.
+pub fn sections(profile: &Profile, options: &Options) -> Vec<Section> {
+    let wanted = |kind: SeriesKind| options.series.is_none_or(|series| series == kind);
+    let mut sections = vec![recording(profile)];
+    if wanted(SeriesKind::Cpu) && (!profile.cpu.is_empty() || profile.run("cpu").is_some()) {
+        sections.push(cpu(profile, options));
+    }
+    if wanted(SeriesKind::Wall) && (!profile.wall.is_empty() || profile.run("wall").is_some()) {
+        sections.push(wall(profile, options));
+    }
+    if wanted(SeriesKind::Exceptions) && (profile.exceptions.total() > 0 || profile.run("exceptions").is_some()) {
+        sections.push(exceptions(profile, options));
+    }
+    if options.series.is_none()
+        && (!profile.gcs.is_empty() || !profile.pauses.is_empty() || profile.run("gc").is_some())
+    {
+        sections.push(gc(profile));
+    }
+    sections.extend(observer(profile));
+    sections.extend(notes(profile));
+    sections
+}
+
+fn recording(profile: &Profile) -> Section {
+    let info = &profile.info;
+    let mut rows = vec![
+        ("command", info.command_line.clone()),
+        (
+            "runtime",
+            format!(".NET {} on {}, {}", info.runtime, info.platform, format::counted(info.cpus.into(), "processor")),
+        ),
+        (
+            "recorded",
+            format!(
+                "{} from {}, {}; {}",
+                format::duration(profile.duration()),
+                format::utc(info.start_unix_ms),
+                format::entry(info.entry),
+                format::ending(profile)
+            ),
+        ),
+    ];
+    for run in &info.profilers {
+        let mut text = run.engine.clone();
+        if let Some(rate) = run.rate_hz {
+            text = format!("{rate} Hz, {text}");
+        }
+        for (name, value) in &run.params {
+            text.push_str(&format!(", {name} = {value}"));
+        }
+        rows.push((run.id.as_str(), text));
+    }
+    let mut samples: Vec<String> = Vec::new();
+    for kind in SeriesKind::ALL {
+        let series = profile.series(kind);
+        if !series.is_empty() {
+            let truncated = match series.truncated {
+                0 => String::new(),
+                cut => format!(" ({} with a stack cut at the depth limit)", format::count(cut)),
+            };
+            samples.push(format!("{} {}{truncated}", format::count(series.totals.samples), kind.id()));
+        }
+    }
+    samples.push(format!("{} dropped", format::count(profile.dropped())));
+    rows.push(("samples", samples.join(", ")));
+    if let Some(filtered) = &profile.filtered {
+        rows.push(("shown", format!("only {filtered}")));
+    }
+    let rows = rows.into_iter().map(|(name, value)| vec![Cell::text(name), Cell::text(value)]).collect();
+    Section {
+        title: format::process(info),
+        lead: Vec::new(),
+        tables: vec![Table { columns: vec![left(""), left("")], rows }],
+    }
+}
+
+fn name(profile: &Profile, options: &Options, function: FunctionId) -> Cell {
+    let mut forms: Vec<String> = [options.names, NameStyle::PLAIN, NameStyle::SHORT]
+        .into_iter()
+        .filter(|style| style.parameters <= options.names.parameters && style.namespaces <= options.names.namespaces)
+        .map(|style| profile.tables.function_name(function, style))
+        .collect();
+    forms.dedup();
+    Cell::Name { forms, place: None }
+}
+
+fn with_place(cell: Cell, profile: &Profile, options: &Options, line: Option<profile::Line>) -> Cell {
+    match (cell, line.filter(|_| options.lines)) {
+        (Cell::Name { forms, .. }, Some(line)) => {
+            let place = format!("{}:{}", format::file_name(profile.tables.file(line.file)), line.line);
+            Cell::Name { forms, place: Some(place) }
+        }
+        (cell, _) => cell,
+    }
+}
+
+fn cpu(profile: &Profile, options: &Options) -> Section {
+    let series = &profile.cpu;
+    let busy = series.totals.weight as f64 / profile.duration().max(1) as f64;
+    let mut section = Section {
+        title: "CPU".to_owned(),
+        lead: vec![format!(
+            "{} of processor time: {busy:.2} of {} busy. ± is the 95 % interval in points.",
+            format::duration(series.totals.weight),
+            format::counted(profile.info.cpus.into(), "processor"),
+        )],
+        tables: Vec::new(),
+    };
+    if series.is_empty() {
+        section.lead = vec!["No samples: no thread was seen on a processor.".to_owned()];
+        return section;
+    }
+    let functions = profile.top_functions(SeriesKind::Cpu);
+    let lines = heaviest_lines(profile, SeriesKind::Cpu);
+    let rows = functions
+        .iter()
+        .take(options.rows)
+        .map(|row| {
+            let name = name(profile, options, row.function);
+            vec![
+                Cell::text(format::estimate(&row.own_share)),
+                Cell::Bar(row.own_share.share),
+                Cell::text(format::estimate(&row.total_share)),
+                with_place(name, profile, options, lines[row.function.index()]),
+            ]
+        })
+        .collect();
+    section.tables.push(Table { columns: vec![right("self"), left(""), right("total"), left("method")], rows });
+
+    let kinds = by_kind(profile, &functions);
+    if kinds.len() > 1 {
+        let text: Vec<_> = kinds.iter().map(|(word, share)| format!("{} {word}", format::percent(*share))).collect();
+        section.lead.push(format!("Of it {}.", text.join(", ")));
+    }
+    section.tables.push(hot_paths(profile, options));
+    section
+}
+
+/// Shares of the kinds of functions by their own weight, greatest first.
+fn by_kind(profile: &Profile, functions: &[profile::FunctionTotals]) -> Vec<(&'static str, f64)> {
+    let mut kinds: Vec<(&'static str, f64)> = Vec::new();
+    for row in functions {
+        let word = match profile.tables.function(row.function).kind {
+            FunctionKind::Managed => "managed code",
+            FunctionKind::Dynamic => "code made at run time",
+            FunctionKind::Stub => "stubs",
+            FunctionKind::Native => "native code",
+            FunctionKind::Runtime => "the runtime",
+            FunctionKind::Gc => "garbage collection",
+            FunctionKind::Jit => "compilation",
+            FunctionKind::Kernel => "the kernel",
+            FunctionKind::Unknown => "unknown code",
+        };
+        match kinds.iter_mut().find(|(known, _)| *known == word) {
+            Some((_, share)) => *share += row.own_share.share,
+            None => kinds.push((word, row.own_share.share)),
+        }
+    }
+    kinds.retain(|(_, share)| *share >= 0.0005);
+    kinds.sort_by(|a, b| b.1.total_cmp(&a.1));
+    kinds
+}
+
+/// The line of each function where it has most weight itself, or else below it.
+pub fn heaviest_lines(profile: &Profile, kind: SeriesKind) -> Vec<Option<profile::Line>> {
+    let tree =
+        CallTree::new(&profile.tables, profile.series(kind), TreeOptions { lines: true, ..TreeOptions::default() });
+    let mut sums = std::collections::HashMap::new();
+    for node in tree.nodes() {
+        if let Some(line) = node.line {
+            let sum: &mut (u64, u64) = sums.entry((node.function, line)).or_default();
+            sum.0 = sum.0.saturating_add(node.own.weight);
+            sum.1 = sum.1.saturating_add(node.total.weight);
+        }
+    }
+    let mut best = vec![None; profile.tables.functions.len()];
+    for ((function, line), sum) in sums {
+        let best: &mut Option<((u64, u64), std::cmp::Reverse<profile::Line>)> = &mut best[function.index()];
+        *best = (*best).max(Some((sum, std::cmp::Reverse(line))));
+    }
+    best.into_iter().map(|best| best.map(|(_, line)| line.0)).collect()
+}
+
+fn is_managed(profile: &Profile, function: FunctionId) -> bool {
+    matches!(profile.tables.function(function).kind, FunctionKind::Managed | FunctionKind::Dynamic)
+}
+
+/// The heaviest places, each with the managed calls that led to it.
+fn hot_paths(profile: &Profile, options: &Options) -> Table {
+    const CALLERS: usize = 5;
+    let tree =
+        CallTree::new(&profile.tables, &profile.cpu, TreeOptions { merge_recursion: true, ..TreeOptions::default() });
+    let mut leaves: Vec<usize> = (0..tree.nodes().len()).filter(|node| tree.nodes()[*node].own.weight > 0).collect();
+    leaves.sort_by_key(|node| (std::cmp::Reverse(tree.nodes()[*node].own.weight), *node));
+    let short = |function| profile.tables.function_name(function, NameStyle::SHORT);
+    let rows = leaves
+        .into_iter()
+        .take(5.min(options.rows))
+        .map(|leaf| {
+            let share = profile.share(SeriesKind::Cpu, tree.nodes()[leaf].own.weight);
+            let mut path = vec![short(tree.nodes()[leaf].function)];
+            let mut at = tree.parent(leaf);
+            while let Some(node) = at {
+                let function = tree.nodes()[node].function;
+                at = tree.parent(node);
+                if is_managed(profile, function) {
+                    path.push(short(function));
+                }
+            }
+            // As many callers as there is room for.
+            let forms = (1..=path.len().min(1 + CALLERS)).rev().map(|length| {
+                let left_out = path.len() - length;
+                let rest = if left_out > 0 { format!(" ← … {left_out} more") } else { String::new() };
+                path[..length].join(" ← ") + &rest
+            });
+            vec![Cell::text(format::percent(share.share)), Cell::Name { forms: forms.collect(), place: None }]
+        })
+        .collect();
+    Table { columns: vec![right("share"), left("hot path, leaf first")], rows }
+}
+
+fn wall(profile: &Profile, options: &Options) -> Section {
+    let series = &profile.wall;
+    let mut section = Section { title: "Wall time".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    if series.is_empty() {
+        section.lead.push("No samples.".to_owned());
+        return section;
+    }
+    let all = series.totals.weight.max(1) as f64;
+    let states = series.by_state();
+    let words: Vec<String> = STATES
+        .into_iter()
+        .filter(|state| states[state_index(*state)].weight > 0)
+        .map(|state| {
+            format!("{} {}", format::percent(states[state_index(state)].weight as f64 / all), state_word(state))
+        })
+        .collect();
+    section.lead.push(format!("Time of all threads: {}.", words.join(", ")));
+
+    // Threads that did or waited for something, before those that only idled.
+    let by_thread = series.by_thread_and_state(profile.tables.threads.len());
+    let idle = state_index(ThreadState::Idle);
+    let mut threads: Vec<(ThreadId, u64, u64)> = by_thread
+        .iter()
+        .enumerate()
+        .map(|(thread, states)| {
+            let sum = states.iter().fold(0_u64, |sum, state| sum.saturating_add(state.weight));
+            (ThreadId(thread as u32), sum, sum - states[idle].weight)
+        })
+        .filter(|(_, sum, _)| *sum > 0)
+        .collect();
+    threads.sort_by_key(|(thread, sum, active)| (std::cmp::Reverse((*active, *sum)), *thread));
+    let shown: Vec<ThreadState> = STATES.into_iter().filter(|state| states[state_index(*state)].weight > 0).collect();
+    let mut columns = vec![left("thread"), right("wall time")];
+    columns.extend(shown.iter().map(|state| right(state_word(*state))));
+    let most = 10.min(options.rows);
+    let mut rows: Vec<Vec<Cell>> = threads
+        .iter()
+        .take(most)
+        .map(|(thread, sum, _)| {
+            let mut row = vec![Cell::text(profile.tables.thread_name(*thread)), Cell::text(format::duration(*sum))];
+            for state in &shown {
+                let weight = by_thread[thread.index()][state_index(*state)].weight;
+                let share = weight as f64 / (*sum).max(1) as f64;
+                row.push(Cell::text(if weight == 0 { "·".to_owned() } else { format!("{:.0} %", share * 100.0) }));
+            }
+            row
+        })
+        .collect();
+    if threads.len() > most {
+        let mut row = vec![Cell::text(format!("… {} more", threads.len() - most))];
+        row.resize_with(columns.len(), || Cell::text(""));
+        rows.push(row);
+    }
+    section.tables.push(Table { columns, rows });
+
+    let waits = waiting_places(profile);
+    if !waits.is_empty() {
+        let rows = waits
+            .into_iter()
+            .take(8.min(options.rows))
+            .map(|(state, function, weight)| {
+                vec![
+                    Cell::text(format::percent(weight as f64 / all)),
+                    Cell::text(state_word(state)),
+                    name(profile, options, function),
+                ]
+            })
+            .collect();
+        section.tables.push(Table { columns: vec![right("share"), left("waits for"), left("in")], rows });
+    }
+    section
+}
+
+/// Where threads wait: the innermost managed frame that is the program's business, by state and weight. Idle threads are left
+/// out.
+fn waiting_places(profile: &Profile) -> Vec<(ThreadState, FunctionId, u64)> {
+    let tables = &profile.tables;
+    let mut sums = std::collections::HashMap::new();
+    for cell in &profile.wall.cells {
+        if matches!(cell.state, ThreadState::Running | ThreadState::Idle) {
+            continue;
+        }
+        let functions = || tables.walk(cell.stack).map(|frame| tables.frame(frame).function);
+        let place = functions()
+            .find(|function| is_managed(profile, *function) && !is_framework(profile, *function))
+            .or_else(|| functions().find(|function| is_managed(profile, *function)))
+            .unwrap_or_else(|| tables.stack_function(cell.stack));
+        let sum: &mut u64 = sums.entry((cell.state, place)).or_default();
+        *sum = sum.saturating_add(cell.weight);
+    }
+    let mut places: Vec<_> = sums.into_iter().map(|((state, place), weight)| (state, place, weight)).collect();
+    places.sort_by_key(|(state, place, weight)| (std::cmp::Reverse(*weight), *place, *state));
+    places
+}
+
+/// Whether a method comes with .NET rather than with the program, by the name of its module.
+pub fn is_framework(profile: &Profile, function: FunctionId) -> bool {
+    let module = profile.tables.function_module(function).unwrap_or_default();
+    let module = module.strip_suffix(".dll").unwrap_or(module);
+    ["System", "Microsoft", "mscorlib", "netstandard", "WindowsBase"]
+        .iter()
+        .any(|framework| module.strip_prefix(framework).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
+}
+
+fn exceptions(profile: &Profile, options: &Options) -> Section {
+    let rows = profile.exception_rows();
+    let total = profile.exceptions.total();
+    let seconds = profile.duration().max(1) as f64 / 1e9;
+    let how = if profile.exceptions.exact() { "counted exactly" } else { "estimated from samples" };
+    let mut section = Section {
+        title: "Exceptions".to_owned(),
+        lead: vec![match total {
+            0 => "None were thrown.".to_owned(),
+            _ => format!(
+                "{} of {} thrown ({how}), {}; {} kept with message and stack.",
+                format::counted(total, "exception"),
+                format::counted(rows.len() as u64, "type"),
+                format::rate(total as f64 / seconds),
+                format::count(profile.exceptions.samples.len() as u64)
+            ),
+        }],
+        tables: Vec::new(),
+    };
+    if rows.is_empty() {
+        return section;
+    }
+    let types = rows
+        .iter()
+        .take(options.rows)
+        .map(|row| {
+            let message = row.message.as_deref().unwrap_or("");
+            let mut message: String = message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+            if row.messages > 1 {
+                message.push_str(&format!(" (+{} other)", row.messages - 1));
+            }
+            let caught = (row.time_to_catch.count > 0).then(|| format::duration(row.time_to_catch.p50));
+            vec![
+                Cell::text(format::count(row.count)),
+                Cell::text(format::rate(row.per_second)),
+                Cell::text(caught.unwrap_or_else(|| "·".to_owned())),
+                type_name(profile, row.ty),
+                Cell::Name { forms: vec![message], place: None },
+            ]
+        })
+        .collect();
+    section.tables.push(Table {
+        columns: vec![
+            right("count"),
+            right("rate"),
+            right("to catch p50"),
+            left("type"),
+            left("most frequent message"),
+        ],
+        rows: types,
+    });
+    let place = |function| {
+        let forms = [NameStyle::PLAIN, NameStyle::SHORT].map(|style| profile.tables.function_name(function, style));
+        Cell::Name { forms: forms.to_vec(), place: None }
+    };
+    let places: Vec<_> = rows
+        .iter()
+        .take(options.rows)
+        .filter_map(|row| {
+            let (function, line) = row.thrown_at?;
+            let thrown = with_place(place(function), profile, options, line);
+            Some(vec![type_name(profile, row.ty), thrown, row.caught_by.map_or(Cell::text("not known"), place)])
+        })
+        .collect();
+    if !places.is_empty() {
+        let columns = vec![left("type"), left("mostly thrown at"), left("mostly caught by")];
+        section.tables.push(Table { columns, rows: places });
+    }
+    section
+}
+
+fn type_name(profile: &Profile, ty: TypeId) -> Cell {
+    let name = &profile.tables.ty(ty).name;
+    Cell::Name { forms: vec![name.clone(), profile::without_namespaces(name)], place: None }
+}
+
+fn gc(profile: &Profile) -> Section {
+    let summary = profile.gc_summary();
+    let collections: u64 = summary.collections.iter().sum();
+    let mut section = Section {
+        title: "Garbage collection".to_owned(),
+        lead: vec![format!(
+            "{}; the world stood still {} times for {} in all, {} of the time.",
+            format::counted(collections, "collection"),
+            format::count(summary.pauses.count),
+            format::duration(summary.pauses.total),
+            format::percent(summary.share)
+        )],
+        tables: Vec::new(),
+    };
+    if collections > 0 {
+        let mut facts = vec![format!(
+            "{} asked for by the program, {} in the background",
+            format::count(summary.induced),
+            format::count(summary.background)
+        )];
+        let reasons: Vec<_> = summary.reasons.iter().map(|(name, n)| format!("{name} {}", format::count(*n))).collect();
+        facts.push(format!("reasons: {}", reasons.join(", ")));
+        section.lead.push(format!("{}.", facts.join("; ")));
+        let heap: Vec<_> = (HEAPS.iter().zip(summary.heap_last))
+            .map(|(heap, size)| format!("{heap} {}", format::bytes(size)))
+            .collect();
+        section.lead.push(format!(
+            "Heap after the last collection {} ({}); peak {}; promoted {}.",
+            format::bytes(summary.heap_last.iter().fold(0, |sum, size| sum.saturating_add(*size))),
+            heap.join(", "),
+            format::bytes(summary.heap_peak),
+            format::bytes(summary.promoted.iter().fold(0, |sum, size| sum.saturating_add(*size))),
+        ));
+    }
+    let row = |name: &str, collections: Option<u64>, pauses: &profile::Distribution| {
+        let time = |value: u64| Cell::text(if pauses.count == 0 { "·".to_owned() } else { format::duration(value) });
+        vec![
+            Cell::text(name),
+            Cell::text(collections.map_or("·".to_owned(), format::count)),
+            Cell::text(format::count(pauses.count)),
+            time(pauses.p50),
+            time(pauses.p95),
+            time(pauses.max),
+            time(pauses.total),
+        ]
+    };
+    let mut rows: Vec<_> = (summary.collections.iter().zip(&summary.pauses_by_generation).enumerate())
+        .map(|(generation, (count, pauses))| row(&format!("gen {generation}"), Some(*count), pauses))
+        .collect();
+    rows.push(row("all pauses", Some(collections), &summary.pauses));
+    if summary.pauses.count > 0 {
+        rows.push(row("  of it stopping threads", None, &summary.suspending));
+    }
+    for (reason, pauses) in &summary.pause_reasons {
+        let ours = if reason == PROFILER_PAUSE { ", apart" } else { "" };
+        rows.push(row(&format!("  {reason}{ours}"), None, pauses));
+    }
+    let columns =
+        vec![left(""), right("collections"), right("pauses"), right("p50"), right("p95"), right("max"), right("total")];
+    section.tables.push(Table { columns, rows });
+    section
+}
+
+fn observer(profile: &Profile) -> Option<Section> {
+    let status = profile.observer_total()?;
+    let seconds = (profile.stop.saturating_sub(profile.info.start)).max(1) as f64;
+    let share = |nanos: u64| format::percent(nanos as f64 / seconds);
+    let mut lead = vec![format!(
+        "In the process: {} of processor time ({} of one processor), {} of memory, the world stopped for {} ({}). clrscope itself: {} of \
+         processor time.",
+        format::duration(status.target_cpu),
+        share(status.target_cpu),
+        format::bytes(status.target_memory),
+        format::duration(status.target_stopped),
+        share(status.target_stopped),
+        format::duration(status.own_cpu),
+    )];
+    let named = |pairs: &[(String, u64)]| {
+        let pairs: Vec<_> =
+            pairs.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name} {}", format::count(*n))).collect();
+        pairs.join(", ")
+    };
+    let dropped = named(&status.dropped);
+    if !dropped.is_empty() {
+        lead.push(format!("Dropped: {dropped}."));
+    }
+    let counters = named(&status.counters);
+    if !counters.is_empty() {
+        lead.push(format!("Counted: {counters}."));
+    }
+    Some(Section { title: "Cost of the observation".to_owned(), lead, tables: Vec::new() })
+}
+
+fn notes(profile: &Profile) -> Option<Section> {
+    if profile.notes.is_empty() {
+        return None;
+    }
+    let start = profile.info.start;
+    let rows = profile
+        .notes
+        .iter()
+        .map(|(time, message)| {
+            vec![Cell::text(format!("{:.1} s", time.saturating_sub(start) as f64 / 1e9)), Cell::text(message)]
+        })
+        .collect();
+    Some(Section {
+        title: "Notes".to_owned(),
+        lead: Vec::new(),
+        tables: vec![Table { columns: vec![right("at"), left("")], rows }],
+    })
+}

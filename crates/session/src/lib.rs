@@ -1,0 +1,23 @@
+//! The session file: what a recording leaves behind, and its live twin.
+//!
+//! A recording is one stream of [`SessionRecord`]s in an order that [`Validator`] checks. It goes into [`Sink`]s: a
+//! [`SessionWriter`] keeps it in a file, [`live`] hands it to a view in the same process, [`Tee`] does both. A
+//! [`SessionReader`] gives the same records back, also from a file whose writer was killed.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod error;
+mod format;
+mod model;
+mod reader;
+mod sink;
+mod validate;
+mod writer;
+
+pub use error::*;
+pub use format::{EXTENSION, FORMAT, FileHeader, MAGIC};
+pub use model::*;
+pub use reader::*;
+pub use sink::*;
+pub use validate::*;
+pub use writer::*;

@@ -1,0 +1,424 @@
+use serde::{Deserialize, Serialize};
+
+/// Nanoseconds of `CLOCK_MONOTONIC` on the machine of the target.
+pub type Nanos = u64;
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            /// As an index into the table that [`crate::SessionRecord`]s of this kind make in order.
+            pub fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    )*};
+}
+
+ids! {
+    /// A thread of the target.
+    ThreadId;
+    /// A loaded module, managed or native.
+    ModuleId;
+    /// A function or method.
+    FunctionId;
+    /// A frame: a function at a place.
+    FrameId;
+    /// A stack: a node of the tree of all stacks, see [`StackDef`].
+    StackId;
+    /// A managed type.
+    TypeId;
+}
+
+/// One entry of a session. Ids count up from 0 without gaps, each kind for itself, and an id is defined before
+/// its first use; a [`ThreadDef`] may come again with the same id when more is known.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum SessionRecord {
+    /// First of all.
+    Info(SessionInfo),
+    /// A thread.
+    Thread(ThreadDef),
+    /// A module.
+    Module(ModuleDef),
+    /// A function.
+    Function(FunctionDef),
+    /// A frame.
+    Frame(FrameDef),
+    /// A stack.
+    Stack(StackDef),
+    /// A type.
+    Type(TypeDef),
+    /// CPU samples.
+    CpuSamples(SampleBatch),
+    /// Wall samples.
+    WallSamples(SampleBatch),
+    /// A thrown exception kept as a sample.
+    Exception(ExceptionSample),
+    /// Exact counts of thrown exceptions since the last such record.
+    ExceptionCounts {
+        /// When the counts were taken.
+        time: Nanos,
+        /// Type and count.
+        counts: Vec<(TypeId, u64)>,
+    },
+    /// A garbage collection.
+    Gc(GcEvent),
+    /// The world stood still.
+    Pause(PauseEvent),
+    /// State of the observer: costs and drops.
+    Observer(ObserverStatus),
+    /// Something a user should know.
+    Note {
+        /// When.
+        time: Nanos,
+        /// One sentence.
+        message: String,
+    },
+    /// Last of all; missing in a session that was cut short.
+    End(SessionEnd),
+}
+
+/// What was recorded, where and how.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionInfo {
+    /// Version of clrscope that recorded.
+    pub tool_version: String,
+    /// Process id in clrscope's pid namespace.
+    pub pid: u32,
+    /// Name of the process, as `clrscope ps` shows it.
+    pub process_name: String,
+    /// Command line.
+    pub command_line: String,
+    /// Runtime version as text, such as `9.0.5`.
+    pub runtime: String,
+    /// Operating system and processor of the target, such as `linux-x64`.
+    pub platform: String,
+    /// How we came in.
+    pub entry: Entry,
+    /// Start of the recording on the wall clock, milliseconds since 1970.
+    pub start_unix_ms: u64,
+    /// Start of the recording on the recording's own clock.
+    pub start: Nanos,
+    /// Processors that the machine has.
+    pub cpus: u32,
+    /// What ran.
+    pub profilers: Vec<ProfilerRun>,
+}
+
+/// How we came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Entry {
+    /// Attached as the main profiler.
+    Attached,
+    /// Attached as a notification-only profiler, beside another profiler.
+    AttachedBeside,
+    /// Launched with the process.
+    Launched,
+    /// Launched with the process as a notification-only profiler, beside another profiler.
+    LaunchedBeside,
+}
+
+/// One profiler of the recording.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProfilerRun {
+    /// Id as in `clrscope profilers`.
+    pub id: String,
+    /// How it took its samples, in words for a reader: the name of the engine.
+    pub engine: String,
+    /// Samples per second and thread, where it samples.
+    pub rate_hz: Option<u32>,
+    /// Parameters that differ from the defaults.
+    pub params: Vec<(String, String)>,
+}
+
+/// A thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadDef {
+    /// Its id.
+    pub id: ThreadId,
+    /// Thread id of the operating system, in clrscope's pid namespace.
+    pub os_tid: u32,
+    /// Name given by the program, the runtime or the system, where there is one.
+    pub name: Option<String>,
+    /// Whether it ran managed code.
+    pub managed: bool,
+    /// When it started, if during the recording.
+    pub started: Option<Nanos>,
+    /// When it ended, if during the recording.
+    pub ended: Option<Nanos>,
+}
+
+/// A module.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModuleDef {
+    /// Its id.
+    pub id: ModuleId,
+    /// Whether it is an assembly.
+    pub managed: bool,
+    /// File name or assembly name.
+    pub name: String,
+    /// Path as the target sees it; empty for modules made in memory.
+    pub path: String,
+    /// Build id (ELF, hexadecimal) or module version id (assembly), where known.
+    pub build_id: Option<String>,
+}
+
+/// What a function is. Reports give each kind its colour and may fold it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum FunctionKind {
+    /// A method of an application or library.
+    Managed,
+    /// A method made at run time.
+    Dynamic,
+    /// A stub of the runtime: marshalling, dispatch, write barrier.
+    Stub,
+    /// Native code that is none of the below.
+    Native,
+    /// The runtime itself.
+    Runtime,
+    /// The runtime's garbage collector.
+    Gc,
+    /// The runtime's compiler.
+    Jit,
+    /// The kernel.
+    Kernel,
+    /// Not known, or a mark that the stack is cut here.
+    Unknown,
+}
+
+/// A function and the parts of its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FunctionDef {
+    /// Its id.
+    pub id: FunctionId,
+    /// What it is.
+    pub kind: FunctionKind,
+    /// Where it is from.
+    pub module: Option<ModuleId>,
+    /// Full type name with namespace, nesting and generic arguments; empty where there is none. For an async
+    /// or iterator method this is the type that the user wrote, not the compiler's state machine.
+    pub type_name: String,
+    /// Name as the user wrote it, with generic arguments.
+    pub name: String,
+    /// Parameter types in parentheses; empty where unknown.
+    pub parameters: String,
+    /// Whether the compiler turned it into a state machine, and which.
+    pub state_machine: Option<StateMachine>,
+}
+
+/// What kind of state machine the compiler made of a method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StateMachine {
+    /// `async`.
+    Async,
+    /// `yield`.
+    Iterator,
+    /// One of the two: Roslyn names both alike.
+    AsyncOrIterator,
+}
+
+/// How a frame was found, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum FrameTrust {
+    /// The registers of the thread: the leaf.
+    Context,
+    /// The runtime's own stack walk.
+    Runtime,
+    /// Exact unwind tables.
+    Tables,
+    /// A rule learned from the code, or the frame pointer.
+    Learned,
+    /// Found by looking for return addresses: a guess.
+    Scan,
+}
+
+/// A frame.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrameDef {
+    /// Its id.
+    pub id: FrameId,
+    /// Function.
+    pub function: FunctionId,
+    /// Source line, where symbols give one.
+    pub line: Option<SourceLine>,
+    /// How it was found.
+    pub trust: FrameTrust,
+}
+
+/// A source line.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SourceLine {
+    /// Path of the file as the compiler saw it.
+    pub file: String,
+    /// Line, from 1.
+    pub line: u32,
+}
+
+/// A node in the tree of all stacks. A stack is the path from its node to the root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StackDef {
+    /// Its id, greater than its parent's.
+    pub id: StackId,
+    /// The caller; `None` at the root.
+    pub parent: Option<StackId>,
+    /// The frame.
+    pub frame: FrameId,
+}
+
+/// What a thread was doing when it was sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum ThreadState {
+    /// On a processor.
+    Running,
+    /// For a lock that another thread holds, or a signal of another thread.
+    Lock,
+    /// For time to pass.
+    Sleep,
+    /// For a file, a socket, a process.
+    Io,
+    /// For work: an idle pool or housekeeping thread.
+    Idle,
+    /// For a garbage collection to end.
+    Gc,
+    /// For a task: blocking on asynchronous work.
+    Task,
+    /// For something else.
+    Other,
+}
+
+/// Samples in columns of equal length.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SampleBatch {
+    /// Time of the first sample.
+    pub start: Nanos,
+    /// Nanoseconds since the sample before (since `start` for the first). Ascending times: never negative.
+    pub time_delta: Vec<u64>,
+    /// Thread.
+    pub thread: Vec<ThreadId>,
+    /// Stack.
+    pub stack: Vec<StackId>,
+    /// Nanoseconds that the sample stands for: CPU time in a CPU batch, wall time in a wall batch.
+    pub weight: Vec<u64>,
+    /// What the thread was doing.
+    pub state: Vec<ThreadState>,
+    /// Whether the stack is cut before the root of the thread: it was deeper than the limit.
+    pub truncated: Vec<bool>,
+}
+
+/// A thrown exception kept as a sample.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExceptionSample {
+    /// When it was thrown.
+    pub time: Nanos,
+    /// By whom.
+    pub thread: ThreadId,
+    /// Its type.
+    pub ty: TypeId,
+    /// Its message, where the thrower set one.
+    pub message: Option<String>,
+    /// Where it was thrown.
+    pub stack: StackId,
+    /// How many exceptions of this type it stands for.
+    pub weight: u64,
+    /// What caught it, where known.
+    pub caught_by: Option<FunctionId>,
+    /// Nanoseconds from throw to the entry of the catch block, where known.
+    pub time_to_catch: Option<u64>,
+}
+
+/// A type.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TypeDef {
+    /// Its id.
+    pub id: TypeId,
+    /// Full name: namespace, nesting and generic arguments, as C# writes them.
+    pub name: String,
+}
+
+/// A garbage collection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GcEvent {
+    /// Number since the process started.
+    pub number: u32,
+    /// Generation, 0 to 2.
+    pub generation: u8,
+    /// Why, in the words of the runtime's events: `AllocSmall`, `Induced`, `LowMemory` …
+    pub reason: String,
+    /// How, likewise: `NonConcurrentGC`, `BackgroundGC`, `ForegroundGC`.
+    pub kind: String,
+    /// Whether the program asked for it.
+    pub induced: bool,
+    /// From.
+    pub start: Nanos,
+    /// To.
+    pub end: Nanos,
+    /// Bytes in the generations 0, 1, 2, the large and the pinned object heap after it.
+    pub size_after: [u64; 5],
+    /// Bytes promoted from the generations 0, 1, 2, the large and the pinned object heap.
+    pub promoted: [u64; 5],
+    /// Pinned objects met.
+    pub pinned_objects: u32,
+    /// GC handles in use.
+    pub gc_handles: u32,
+}
+
+/// The world stood still.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PauseEvent {
+    /// Why, in the words of the runtime's events: `SuspendForGC`, `SuspendForGCPrep`, `SuspendForDebugger` …
+    pub reason: String,
+    /// The collection it was for, by number.
+    pub gc: Option<u32>,
+    /// The runtime begins to stop the threads.
+    pub suspend_start: Nanos,
+    /// All threads stand.
+    pub suspend_end: Nanos,
+    /// The runtime begins to let them go.
+    pub resume_start: Nanos,
+    /// All may run.
+    pub resume_end: Nanos,
+}
+
+/// What the observation cost and lost so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObserverStatus {
+    /// When.
+    pub time: Nanos,
+    /// Bytes our library holds in the target.
+    pub target_memory: u64,
+    /// CPU time of our threads in the target.
+    pub target_cpu: Nanos,
+    /// How long the world stood still for us.
+    pub target_stopped: Nanos,
+    /// CPU time of clrscope itself.
+    pub own_cpu: Nanos,
+    /// What was dropped since the start, by reason.
+    pub dropped: Vec<(String, u64)>,
+    /// What was counted since the start, by name.
+    pub counters: Vec<(String, u64)>,
+}
+
+/// Why a recording ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EndReason {
+    /// Its time was up, or the user ended it.
+    Stopped,
+    /// The process ended.
+    ProcessExited,
+    /// The connection to the agent was lost.
+    AgentLost,
+}
+
+/// Last of all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionEnd {
+    /// When.
+    pub time: Nanos,
+    /// Why.
+    pub reason: EndReason,
+    /// Exit code of the process, where it ended and we know.
+    pub exit_code: Option<i32>,
+}

@@ -1,0 +1,181 @@
+use crate::{FrameId, FunctionId, ModuleId, SampleBatch, SessionRecord, StackId, ThreadId, TypeId};
+
+/// How a record breaks the rules of the stream.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ModelError {
+    /// The first record is not `Info`.
+    #[error("the first record is not the description of the recording")]
+    NoInfo,
+    /// `Info` came a second time.
+    #[error("the description of the recording came a second time")]
+    SecondInfo,
+    /// A record came after `End`.
+    #[error("a record came after the end of the recording")]
+    AfterEnd,
+    /// A definition left out ids, or repeated one.
+    #[error("the {kind} {id} is defined where {expected} is next")]
+    OutOfOrder {
+        /// Kind of the definition.
+        kind: &'static str,
+        /// Its id.
+        id: u32,
+        /// The id that is next.
+        expected: u32,
+    },
+    /// A record uses an id that is not defined.
+    #[error("the {kind} {id} is used and not defined")]
+    Undefined {
+        /// Kind of the id.
+        kind: &'static str,
+        /// The id.
+        id: u32,
+    },
+    /// There are no more ids of this kind.
+    #[error("there are more than {limit} of the kind {kind}")]
+    TooMany {
+        /// Kind of the definition.
+        kind: &'static str,
+        /// The limit.
+        limit: u32,
+    },
+    /// The columns of a batch of samples have different lengths.
+    #[error("the columns of a batch of samples have different lengths")]
+    RaggedBatch,
+}
+
+/// Checks that records come as the model says: `Info` first, ids without gaps, definitions before use, nothing after
+/// `End`. The writer, the reader and every live consumer use it, so that tables may be indexed without fear.
+#[derive(Clone, Debug, Default)]
+pub struct Validator {
+    info: bool,
+    end: bool,
+    threads: u32,
+    modules: u32,
+    functions: u32,
+    frames: u32,
+    stacks: u32,
+    types: u32,
+}
+
+fn define(kind: &'static str, next: &mut u32, id: u32) -> Result<(), ModelError> {
+    if id != *next {
+        return Err(ModelError::OutOfOrder { kind, id, expected: *next });
+    }
+    // The last id stays free: tables use it for "none".
+    if id >= u32::MAX - 1 {
+        return Err(ModelError::TooMany { kind, limit: u32::MAX - 1 });
+    }
+    *next += 1;
+    Ok(())
+}
+
+fn defined(kind: &'static str, count: u32, id: u32) -> Result<(), ModelError> {
+    if id < count { Ok(()) } else { Err(ModelError::Undefined { kind, id }) }
+}
+
+impl Validator {
+    /// Nothing has come yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether `End` has come.
+    pub fn ended(&self) -> bool {
+        self.end
+    }
+
+    /// Takes the next record.
+    ///
+    /// # Errors
+    /// How it breaks the rules; the validator is then as it was before.
+    pub fn check(&mut self, record: &SessionRecord) -> Result<(), ModelError> {
+        if self.end {
+            return Err(ModelError::AfterEnd);
+        }
+        if let SessionRecord::Info(_) = record {
+            if self.info {
+                return Err(ModelError::SecondInfo);
+            }
+            self.info = true;
+            return Ok(());
+        }
+        if !self.info {
+            return Err(ModelError::NoInfo);
+        }
+        match record {
+            SessionRecord::Info(_) => Ok(()),
+            // A thread may come again when more is known of it.
+            SessionRecord::Thread(thread) if thread.id.0 < self.threads => Ok(()),
+            SessionRecord::Thread(thread) => define("thread", &mut self.threads, thread.id.0),
+            SessionRecord::Module(module) => define("module", &mut self.modules, module.id.0),
+            SessionRecord::Function(function) => {
+                self.module(function.module)?;
+                define("function", &mut self.functions, function.id.0)
+            }
+            SessionRecord::Frame(frame) => {
+                self.function(frame.function)?;
+                define("frame", &mut self.frames, frame.id.0)
+            }
+            SessionRecord::Stack(stack) => {
+                if let Some(StackId(parent)) = stack.parent {
+                    defined("stack", self.stacks, parent)?;
+                }
+                self.frame(stack.frame)?;
+                define("stack", &mut self.stacks, stack.id.0)
+            }
+            SessionRecord::Type(ty) => define("type", &mut self.types, ty.id.0),
+            SessionRecord::CpuSamples(batch) | SessionRecord::WallSamples(batch) => self.batch(batch),
+            SessionRecord::Exception(exception) => {
+                self.thread(exception.thread)?;
+                self.ty(exception.ty)?;
+                defined("stack", self.stacks, exception.stack.0)?;
+                exception.caught_by.map_or(Ok(()), |function| self.function(function))
+            }
+            SessionRecord::ExceptionCounts { counts, .. } => counts.iter().try_for_each(|(ty, _)| self.ty(*ty)),
+            SessionRecord::Gc(_)
+            | SessionRecord::Pause(_)
+            | SessionRecord::Observer(_)
+            | SessionRecord::Note { .. } => Ok(()),
+            SessionRecord::End(_) => {
+                self.end = true;
+                Ok(())
+            }
+        }
+    }
+
+    fn batch(&self, batch: &SampleBatch) -> Result<(), ModelError> {
+        let length = batch.time_delta.len();
+        let others =
+            [batch.thread.len(), batch.stack.len(), batch.weight.len(), batch.state.len(), batch.truncated.len()];
+        if others.iter().any(|other| *other != length) {
+            return Err(ModelError::RaggedBatch);
+        }
+        if let Some(thread) = batch.thread.iter().max() {
+            self.thread(*thread)?;
+        }
+        if let Some(StackId(stack)) = batch.stack.iter().max() {
+            defined("stack", self.stacks, *stack)?;
+        }
+        Ok(())
+    }
+
+    fn thread(&self, id: ThreadId) -> Result<(), ModelError> {
+        defined("thread", self.threads, id.0)
+    }
+
+    fn module(&self, id: Option<ModuleId>) -> Result<(), ModelError> {
+        id.map_or(Ok(()), |id| defined("module", self.modules, id.0))
+    }
+
+    fn function(&self, id: FunctionId) -> Result<(), ModelError> {
+        defined("function", self.functions, id.0)
+    }
+
+    fn frame(&self, id: FrameId) -> Result<(), ModelError> {
+        defined("frame", self.frames, id.0)
+    }
+
+    fn ty(&self, id: TypeId) -> Result<(), ModelError> {
+        defined("type", self.types, id.0)
+    }
+}
