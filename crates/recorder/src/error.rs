@@ -1,0 +1,118 @@
+use std::{io, path::PathBuf, time::Duration};
+
+/// Why there is no recording. Each message names the cause and the next step.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The agent's bytes cannot be read.
+    #[error("cannot read the agent library {}: {source}", path.display())]
+    AgentFile {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// No folder could be found for the agent and its socket.
+    #[error(
+        "found no folder that the target can see and that has room for the agent ({tried}); \
+        set TMPDIR of the target to a writable folder, or mount one"
+    )]
+    NoPlace {
+        /// Each folder tried and what went wrong there.
+        tried: String,
+    },
+    /// The session file cannot be written.
+    #[error("cannot write the session file {}: {source}; choose another place with -o", path.display())]
+    Output {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: session::SessionError,
+    },
+    /// The diagnostic port of the target refused.
+    #[error(transparent)]
+    Port(#[from] diagnostics::Error),
+    /// The CPU engine asked for cannot be had.
+    #[error("the engine {engine} cannot be used here: {reason}; leave out --engine to let clrscope choose")]
+    Engine {
+        /// The engine.
+        engine: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// The agent was loaded but did not connect.
+    #[error("the agent was loaded into process {pid} but did not connect within {limit:?}: {hint}")]
+    NoHello {
+        /// The process.
+        pid: u32,
+        /// How long we waited.
+        limit: Duration,
+        /// What may help.
+        hint: String,
+    },
+    /// The agent is of another build.
+    #[error("a stale agent answered in process {pid} (protocol {found}, expected {expected}): restart that process \
+        to get rid of it", expected = wire::PROTOCOL_VERSION)]
+    StaleAgent {
+        /// The process.
+        pid: u32,
+        /// Its version.
+        found: u16,
+    },
+    /// The agent gave up by itself.
+    #[error("the agent in process {pid} gave up: {reason}")]
+    AgentFailed {
+        /// The process.
+        pid: u32,
+        /// Its last log line.
+        reason: String,
+    },
+    /// The process ended before anything was recorded.
+    #[error("process {pid} ended before the recording could begin")]
+    Exited {
+        /// The process.
+        pid: u32,
+    },
+    /// The command cannot be run.
+    #[error("cannot run {command}: {source}")]
+    Spawn {
+        /// The command.
+        command: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The command ended and no .NET process was seen.
+    #[error("{command} ended with exit code {exit_code} and started no .NET process that could be profiled: {hint}")]
+    NothingProfiled {
+        /// The command.
+        command: String,
+        /// Its exit code.
+        exit_code: i32,
+        /// What may be the cause.
+        hint: String,
+    },
+    /// A system call failed where it should not.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// Recording is not built for this system.
+    #[error("recording on {0} is not built yet; clrscope records on Linux")]
+    Unsupported(&'static str),
+}
+
+impl RecordError {
+    /// The exit code that the command line gives for it; docs/cli.md lists them.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Port(_) | Self::StaleAgent { .. } | Self::NoHello { .. } | Self::AgentFailed { .. } => 4,
+            Self::Exited { .. } | Self::NothingProfiled { .. } => 5,
+            Self::NoPlace { .. } | Self::Output { .. } | Self::AgentFile { .. } | Self::Io { .. } => 6,
+            Self::Engine { .. } | Self::Unsupported(_) => 7,
+            Self::Spawn { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
+            Self::Spawn { .. } => 126,
+        }
+    }
+}

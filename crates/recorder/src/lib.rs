@@ -1,0 +1,24 @@
+//! One recording, from attach or launch to the session file.
+//!
+//! A recording has three sources, each read on a thread of its own or polled: the agent inside the target (over
+//! a Unix socket), the kernel's sample ring (or the ring that the agent's signal engine fills), and an EventPipe
+//! session. One thread, the [`pump`](crate), merges them: it unwinds the copied stacks, interns functions,
+//! frames and stacks, orders the samples by time, and writes session records.
+#![forbid(unsafe_code)]
+
+mod agent_file;
+mod error;
+mod options;
+mod progress;
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(not(target_os = "linux"))]
+#[path = "other/mod.rs"]
+mod linux;
+
+pub use agent_file::AgentFile;
+pub use error::RecordError;
+pub use linux::{Recording, attach, launch};
+pub use options::{EngineChoice, RecordOptions};
+pub use progress::{Progress, SessionSummary, StopHandle, Summary, Timings};

@@ -1,0 +1,217 @@
+//! Where CPU samples come from.
+
+use sampler::{KernelRing, Readiness, RingEvent, RingOptions, SharedRing, ThreadSample};
+use std::{os::fd::OwnedFd, time::Duration};
+use unwind::Registers;
+use wire::{CpuEngine, ring::Layout};
+
+/// Stack copied with each sample at first, in bytes: nearly all stacks fit.
+const STACK: u32 = 32 << 10;
+
+/// The same for rates from [`FAST`] on, where copying costs the target about as much as the sample itself. It
+/// grows when too many stacks do not fit.
+const STACK_FAST: u32 = 8 << 10;
+
+/// Samples per second from which less is copied.
+const FAST: u32 = 400;
+
+/// Samples that it takes to tell whether too many stacks are cut.
+const ENOUGH: u64 = 20;
+
+/// The kernel's records end there.
+const STACK_MOST: u32 = 64 << 10;
+
+/// More is copied when more than one in this many stacks was cut.
+const CUT_SHARE: u64 = 100;
+
+/// What a source gave.
+pub(super) enum Taken {
+    /// A sample.
+    Sample(TakenSample),
+    /// A thread has got a name.
+    Named { os_tid: u32, name: String },
+    /// A thread has ended.
+    Ended { os_tid: u32, time: u64 },
+    /// The process has mapped executable memory.
+    Mapped(unwind::Mapping),
+    /// The process has replaced its program.
+    Replaced,
+}
+
+/// A sample, owned.
+pub(super) struct TakenSample {
+    pub time: u64,
+    /// In our pid namespace, or the target's: see [`CpuSource::take`].
+    pub os_tid: u32,
+    /// CPU time it stands for.
+    pub weight: u64,
+    pub registers: Registers,
+    pub stack: Vec<u8>,
+}
+
+enum Engine {
+    Off,
+    Ring(Box<KernelRing>),
+    Shared(Option<SharedRing>),
+    /// The agent walks stacks itself.
+    Walk,
+}
+
+/// The source of CPU samples.
+pub(super) struct CpuSource {
+    /// What the agent has to do.
+    pub engine: CpuEngine,
+    source: Engine,
+    pid: u32,
+    rate_hz: u32,
+    stack: u32,
+    description: String,
+    taken: u64,
+    cut: u64,
+    reported: [u64; 4],
+}
+
+impl CpuSource {
+    /// No CPU samples.
+    pub fn off() -> Self {
+        Self::make(CpuEngine::Off, Engine::Off, 0, 0, String::new())
+    }
+
+    /// The kernel's ring.
+    pub fn kernel_ring(pid: u32, rate_hz: u32) -> Result<Self, sampler::OpenError> {
+        let stack = if rate_hz < FAST { STACK } else { STACK_FAST };
+        let ring = KernelRing::open(pid, &options(rate_hz, stack))?;
+        let description = ring.description();
+        let mut source = Self::make(CpuEngine::KernelRing, Engine::Ring(Box::new(ring)), pid, rate_hz, description);
+        source.stack = stack;
+        Ok(source)
+    }
+
+    /// An engine inside the target; `why` says why it is not the kernel's ring.
+    pub fn inside(engine: CpuEngine, rate_hz: u32, why: Option<String>) -> Self {
+        let (source, name) = match engine {
+            CpuEngine::Signals => (Engine::Shared(None), "timer signals inside the process"),
+            _ => (Engine::Walk, "suspend and walk: at safepoints only, managed frames only"),
+        };
+        let description = match why {
+            Some(why) => format!("{name}, because the kernel ring cannot be had: {why}"),
+            None => name.to_owned(),
+        };
+        Self::make(engine, source, 0, rate_hz, description)
+    }
+
+    fn make(engine: CpuEngine, source: Engine, pid: u32, rate_hz: u32, description: String) -> Self {
+        Self { engine, source, pid, rate_hz, stack: 0, description, taken: 0, cut: 0, reported: [0; 4] }
+    }
+
+    /// In words for a reader: how samples are taken.
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// Whether thread ids are those of the target's pid namespace.
+    pub fn has_inner_tids(&self) -> bool {
+        matches!(self.source, Engine::Shared(_))
+    }
+
+    /// Reads the ring that the agent's signal handlers fill.
+    pub fn share(&mut self, descriptor: OwnedFd, layout: Layout) -> Result<(), String> {
+        let period = 1_000_000_000 / u64::from(self.rate_hz.max(1));
+        let ring = SharedRing::open(&descriptor, layout, period).map_err(|error| error.to_string())?;
+        self.source = Engine::Shared(Some(ring));
+        Ok(())
+    }
+
+    /// Waits up to `limit`, then takes everything there is. Says what was lost since the last call, by reason.
+    pub fn take(&mut self, limit: Duration, taken: &mut Vec<Taken>) -> Vec<(&'static str, u64)> {
+        match &mut self.source {
+            Engine::Off | Engine::Walk | Engine::Shared(None) => {
+                std::thread::sleep(limit);
+                Vec::new()
+            }
+            Engine::Ring(ring) => {
+                // At the end of the process waiting would return at once, for ever.
+                match ring.poll(limit) {
+                    Ok(Readiness::TimedOut | Readiness::Filling) => {}
+                    Ok(Readiness::ProcessEnded) | Err(_) => std::thread::sleep(limit),
+                }
+                ring.drain(|event| taken.extend(own(event)));
+                let counters = ring.counters();
+                self.taken = counters.samples;
+                let now = [counters.lost, counters.malformed, 0, 0];
+                self.report(now, ["kernel ring full", "kernel ring record malformed", "", ""])
+            }
+            Engine::Shared(Some(ring)) => {
+                std::thread::sleep(limit);
+                ring.drain(|sample| taken.push(Taken::Sample(own_sample(&sample))));
+                let counters = ring.counters();
+                self.taken = counters.samples;
+                let now = [counters.dropped_full, counters.dropped_stack, counters.malformed, 0];
+                self.report(now, ["sample ring full", "thread on an unknown stack", "sample ring slot malformed", ""])
+            }
+        }
+    }
+
+    fn report(&mut self, now: [u64; 4], names: [&'static str; 4]) -> Vec<(&'static str, u64)> {
+        let before = std::mem::replace(&mut self.reported, now);
+        let more = now.iter().zip(before).map(|(now, before)| now.saturating_sub(before));
+        names.into_iter().zip(more).filter(|(_, more)| *more > 0).collect()
+    }
+
+    /// A stack was deeper than what was copied of it.
+    pub fn was_cut(&mut self) {
+        self.cut += 1;
+    }
+
+    /// Copies more of each stack from now on, if too many were cut, and takes what the ring still holds. Says how
+    /// much is copied now, in bytes.
+    pub fn grow(&mut self, taken: &mut Vec<Taken>) -> Option<u32> {
+        let Engine::Ring(ring) = &mut self.source else { return None };
+        if self.taken < ENOUGH || self.cut * CUT_SHARE <= self.taken || self.stack >= STACK_MOST {
+            return None;
+        }
+        let stack = self.stack * 2;
+        // Where the bigger ring cannot be had, the smaller goes on.
+        let bigger = KernelRing::open(self.pid, &options(self.rate_hz, stack));
+        self.stack = stack;
+        let bigger = bigger.ok()?;
+        self.description = bigger.description();
+        ring.drain(|event| taken.extend(own(event)));
+        **ring = bigger;
+        (self.taken, self.cut, self.reported) = (0, 0, [0; 4]);
+        Some(stack)
+    }
+
+    /// No further samples. What the ring holds already is lost unless it is taken before.
+    pub fn stop(&mut self) {
+        if matches!(self.source, Engine::Ring(_)) {
+            self.source = Engine::Off;
+        }
+    }
+}
+
+fn options(rate_hz: u32, stack_bytes: u32) -> RingOptions {
+    RingOptions { rate_hz, stack_bytes, ..RingOptions::default() }
+}
+
+fn own(event: RingEvent<'_>) -> Option<Taken> {
+    match event {
+        RingEvent::Sample(sample) => Some(Taken::Sample(own_sample(&sample))),
+        // Time without user space: a sample whose stack is empty.
+        RingEvent::KernelOnly { .. } | RingEvent::ThreadStarted { .. } | RingEvent::Lost(_) => None,
+        RingEvent::Mapped { mapping, .. } => Some(Taken::Mapped(mapping)),
+        RingEvent::ThreadEnded { time, tid } => Some(Taken::Ended { os_tid: tid, time }),
+        RingEvent::ThreadNamed { tid, name, .. } => Some(Taken::Named { os_tid: tid, name: name.into_owned() }),
+        RingEvent::Replaced { .. } => Some(Taken::Replaced),
+    }
+}
+
+fn own_sample(sample: &ThreadSample<'_>) -> TakenSample {
+    TakenSample {
+        time: sample.time,
+        os_tid: sample.tid,
+        weight: sample.cpu,
+        registers: sample.registers,
+        stack: sample.stack.to_vec(),
+    }
+}

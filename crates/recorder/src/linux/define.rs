@@ -1,0 +1,262 @@
+//! Gives session ids to threads, modules, functions, frames, stacks and types, and collects their definitions.
+
+use session::{
+    FrameDef, FrameId, FrameTrust, FunctionDef, FunctionId, FunctionKind, ModuleDef, ModuleId, SessionRecord,
+    SourceLine, StackDef, StackId, ThreadDef, ThreadId, TypeDef, TypeId,
+};
+use std::{collections::HashMap, hash::Hash};
+
+/// A table that gives each key a number, in the order of first use.
+#[derive(Debug)]
+struct Table<K>(HashMap<K, u32>);
+
+impl<K> Default for Table<K> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<K: Hash + Eq> Table<K> {
+    /// The number of a key and whether it is new.
+    fn get(&mut self, key: K) -> (u32, bool) {
+        let next = self.0.len() as u32;
+        let id = *self.0.entry(key).or_insert(next);
+        (id, id == next)
+    }
+}
+
+/// What makes two functions the same.
+type FunctionKey = (FunctionKind, Option<ModuleId>, String, String, String);
+
+/// What is remembered of a function.
+#[derive(Clone, Debug)]
+pub(super) struct FunctionFacts {
+    pub kind: FunctionKind,
+    pub module: Option<ModuleId>,
+    pub type_name: String,
+    pub name: String,
+}
+
+/// All definitions of one session so far.
+#[derive(Debug, Default)]
+pub(super) struct Definitions {
+    pending: Vec<SessionRecord>,
+    threads: HashMap<u32, ThreadDef>,
+    thread_count: u32,
+    modules: Table<(bool, String)>,
+    functions: Table<FunctionKey>,
+    function_facts: Vec<FunctionFacts>,
+    frames: Table<(FunctionId, Option<SourceLine>, FrameTrust)>,
+    frame_functions: Vec<FunctionId>,
+    stacks: Table<(Option<StackId>, FrameId)>,
+    nodes: Vec<(Option<StackId>, FrameId)>,
+    types: Table<String>,
+}
+
+impl Definitions {
+    /// The definitions made since the last call, in an order in which each stands before its use.
+    pub fn take(&mut self) -> Vec<SessionRecord> {
+        std::mem::take(&mut self.pending)
+    }
+
+    /// The thread with this id of the operating system (in our pid namespace). `name` is asked for the first time
+    /// that it is seen.
+    pub fn thread(&mut self, os_tid: u32, name: impl FnOnce() -> Option<String>) -> ThreadId {
+        if let Some(thread) = self.threads.get(&os_tid) {
+            return thread.id;
+        }
+        let id = ThreadId(self.thread_count);
+        self.thread_count += 1;
+        let thread = ThreadDef { id, os_tid, name: name(), managed: false, started: None, ended: None };
+        self.pending.push(SessionRecord::Thread(thread.clone()));
+        self.threads.insert(os_tid, thread);
+        id
+    }
+
+    /// Changes what is known of a thread; a thread not seen yet is defined.
+    pub fn update_thread(&mut self, os_tid: u32, change: impl FnOnce(&mut ThreadDef)) {
+        self.thread(os_tid, || None);
+        if let Some(thread) = self.threads.get_mut(&os_tid) {
+            let before = thread.clone();
+            change(thread);
+            if *thread != before {
+                self.pending.push(SessionRecord::Thread(thread.clone()));
+            }
+        }
+    }
+
+    /// A thread has ended: its number may come again for another one.
+    pub fn end_thread(&mut self, os_tid: u32, time: u64) {
+        if self.threads.contains_key(&os_tid) {
+            self.update_thread(os_tid, |thread| thread.ended = Some(time));
+            self.threads.remove(&os_tid);
+        }
+    }
+
+    /// The name of a thread.
+    pub fn thread_name(&self, os_tid: u32) -> Option<&str> {
+        self.threads.get(&os_tid)?.name.as_deref()
+    }
+
+    /// A module, told apart by its path (by its name where it has none).
+    pub fn module(&mut self, managed: bool, name: &str, path: &str, build_id: Option<String>) -> ModuleId {
+        let key = if path.is_empty() { name } else { path };
+        let (id, new) = self.modules.get((managed, key.to_owned()));
+        let id = ModuleId(id);
+        if new {
+            let (name, path) = (name.to_owned(), path.to_owned());
+            self.pending.push(SessionRecord::Module(ModuleDef { id, managed, name, path, build_id }));
+        }
+        id
+    }
+
+    /// A function; the id in `function` is set here.
+    pub fn function(&mut self, mut function: FunctionDef) -> FunctionId {
+        let key = (
+            function.kind,
+            function.module,
+            function.type_name.clone(),
+            function.name.clone(),
+            function.parameters.clone(),
+        );
+        let (id, new) = self.functions.get(key);
+        function.id = FunctionId(id);
+        if new {
+            self.function_facts.push(FunctionFacts {
+                kind: function.kind,
+                module: function.module,
+                type_name: function.type_name.clone(),
+                name: function.name.clone(),
+            });
+            self.pending.push(SessionRecord::Function(function));
+        }
+        FunctionId(id)
+    }
+
+    /// A function of which only kind and name are known.
+    pub fn named(&mut self, kind: FunctionKind, name: &str, module: Option<ModuleId>) -> FunctionId {
+        self.function(FunctionDef {
+            id: FunctionId(0),
+            kind,
+            module,
+            type_name: String::new(),
+            name: name.to_owned(),
+            parameters: String::new(),
+            state_machine: None,
+        })
+    }
+
+    /// What is known of a function.
+    pub fn function_facts(&self, id: FunctionId) -> Option<&FunctionFacts> {
+        self.function_facts.get(id.index())
+    }
+
+    /// A frame.
+    pub fn frame(&mut self, function: FunctionId, line: Option<SourceLine>, trust: FrameTrust) -> FrameId {
+        let (id, new) = self.frames.get((function, line.clone(), trust));
+        let id = FrameId(id);
+        if new {
+            self.frame_functions.push(function);
+            self.pending.push(SessionRecord::Frame(FrameDef { id, function, line, trust }));
+        }
+        id
+    }
+
+    /// The function of a frame.
+    pub fn frame_function(&self, id: FrameId) -> Option<FunctionId> {
+        self.frame_functions.get(id.index()).copied()
+    }
+
+    /// A stack, from the frames root first. An empty one becomes one unknown frame, so that every sample has a
+    /// stack.
+    pub fn stack(&mut self, frames: impl IntoIterator<Item = FrameId>) -> StackId {
+        let mut parent = None;
+        for frame in frames {
+            parent = Some(self.child(parent, frame));
+        }
+        match parent {
+            Some(stack) => stack,
+            None => {
+                let function = self.named(FunctionKind::Unknown, "[no frames]", None);
+                let frame = self.frame(function, None, FrameTrust::Context);
+                self.child(None, frame)
+            }
+        }
+    }
+
+    fn child(&mut self, parent: Option<StackId>, frame: FrameId) -> StackId {
+        let (id, new) = self.stacks.get((parent, frame));
+        let id = StackId(id);
+        if new {
+            self.nodes.push((parent, frame));
+            self.pending.push(SessionRecord::Stack(StackDef { id, parent, frame }));
+        }
+        id
+    }
+
+    /// The frames of a stack, leaf first.
+    pub fn frames_of(&self, stack: StackId) -> impl Iterator<Item = FrameId> + '_ {
+        let mut next = Some(stack);
+        std::iter::from_fn(move || {
+            let (parent, frame) = *self.nodes.get(next?.index())?;
+            next = parent;
+            Some(frame)
+        })
+    }
+
+    /// A type.
+    pub fn ty(&mut self, name: &str) -> TypeId {
+        let (id, new) = self.types.get(name.to_owned());
+        let id = TypeId(id);
+        if new {
+            self.pending.push(SessionRecord::Type(TypeDef { id, name: name.to_owned() }));
+        }
+        id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_things_get_equal_ids_and_one_definition() {
+        let mut definitions = Definitions::default();
+        let module = definitions.module(true, "App", "/app/App.dll", None);
+        assert_eq!(definitions.module(true, "App", "/app/App.dll", None), module);
+        let function = definitions.named(FunctionKind::Managed, "Main", Some(module));
+        let other = definitions.named(FunctionKind::Managed, "Run", Some(module));
+        let main = definitions.frame(function, None, FrameTrust::Tables);
+        let run = definitions.frame(other, None, FrameTrust::Tables);
+        let first = definitions.stack([main, run]);
+        assert_eq!(definitions.stack([main, run]), first);
+        assert_ne!(definitions.stack([main]), first);
+        assert_eq!(definitions.frame_function(run), Some(other));
+        let stacks = definitions.take().iter().filter(|record| matches!(record, SessionRecord::Stack(_))).count();
+        assert_eq!(stacks, 2);
+        assert!(definitions.take().is_empty());
+    }
+
+    #[test]
+    fn a_thread_number_that_comes_again_is_another_thread() {
+        let mut definitions = Definitions::default();
+        let first = definitions.thread(10, || Some("one".into()));
+        assert_eq!(definitions.thread_name(10), Some("one"));
+        definitions.end_thread(10, 99);
+        let second = definitions.thread(10, || None);
+        assert_ne!(first, second);
+        assert_eq!(definitions.thread_name(10), None);
+        let ends = definitions.take().into_iter().filter_map(|record| match record {
+            SessionRecord::Thread(thread) => thread.ended,
+            _ => None,
+        });
+        assert_eq!(ends.collect::<Vec<_>>(), [99]);
+    }
+
+    #[test]
+    fn no_frames_is_a_stack_of_its_own() {
+        let mut definitions = Definitions::default();
+        let empty = definitions.stack([]);
+        assert_eq!(definitions.stack([]), empty);
+    }
+}

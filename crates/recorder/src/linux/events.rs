@@ -1,0 +1,177 @@
+//! The EventPipe session of a recording.
+
+use crate::RecordError;
+use diagnostics::{EventPipeConfig, Port, Stopper};
+use nettrace::{Reader, gc};
+use session::{GcEvent, PauseEvent};
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+/// Events that may wait for the pump.
+const QUEUE: usize = 16 << 10;
+
+/// How long the runtime may take to write what it has buffered when the session is stopped.
+const STOP_LIMIT: Duration = Duration::from_secs(3);
+
+/// How long a process that is starting may take to open its port, and how often it is looked for.
+const PORT_LIMIT: Duration = Duration::from_secs(10);
+const PORT_INTERVAL: Duration = Duration::from_millis(20);
+
+/// What the session gives.
+#[derive(Debug)]
+pub(super) enum FromEvents {
+    Gc(GcEvent),
+    Pause(PauseEvent),
+    /// The runtime dropped this many events.
+    Lost(u64),
+    /// The session ended early, or never began; why.
+    Failed(String),
+}
+
+/// A running EventPipe session, read by a thread of its own.
+#[derive(Debug)]
+pub(super) struct Events {
+    pub incoming: Receiver<FromEvents>,
+    stopper: Arc<Mutex<Option<Stopper>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Events {
+    /// Starts a session.
+    pub fn start(port: &Port, config: &EventPipeConfig) -> Result<Self, RecordError> {
+        let session = port.collect(config)?;
+        let stopper = session.stopper();
+        let (sender, incoming) = sync_channel(QUEUE);
+        let reader = std::thread::Builder::new()
+            .name("clrscope-events".into())
+            .spawn(move || read(Reader::new(session), &sender))
+            .map_err(|source| RecordError::Io { what: "starting the EventPipe thread".into(), source })?;
+        Ok(Self { incoming, stopper: Arc::new(Mutex::new(Some(stopper))), reader: Some(reader) })
+    }
+
+    /// Starts a session as soon as a process that is still starting has its port: .NET Core 3.1 opens it only after
+    /// the profiler was loaded.
+    pub fn start_later(pid: u32, config: EventPipeConfig) -> Result<Self, RecordError> {
+        let (sender, incoming) = sync_channel(QUEUE);
+        let stopper = Arc::new(Mutex::new(None));
+        let stoppers = stopper.clone();
+        let reader = std::thread::Builder::new()
+            .name("clrscope-events".into())
+            .spawn(move || {
+                let deadline = Instant::now() + PORT_LIMIT;
+                let session = loop {
+                    let port = diagnostics::find_pid(pid).and_then(|process| process.port());
+                    match port.and_then(|port| port.collect(&config)) {
+                        Ok(session) => break session,
+                        Err(_) if Instant::now() < deadline && diagnostics::proc::stat(pid).is_ok() => {
+                            std::thread::sleep(PORT_INTERVAL);
+                        }
+                        Err(error) => {
+                            let _ = sender.send(FromEvents::Failed(format!("no EventPipe events: {error}")));
+                            return;
+                        }
+                    }
+                };
+                *lock(&stoppers) = Some(session.stopper());
+                read(Reader::new(session), &sender);
+            })
+            .map_err(|source| RecordError::Io { what: "starting the EventPipe thread".into(), source })?;
+        Ok(Self { incoming, stopper, reader: Some(reader) })
+    }
+
+    /// Ends the session and waits until everything it had was read into `rest`.
+    pub fn finish(&mut self, rest: &mut Vec<FromEvents>) {
+        let Some(stopper) = lock(&self.stopper).take() else { return };
+        // Stopping blocks until the runtime has written what it had, which the reader takes meanwhile.
+        let stopping = std::thread::spawn(move || stopper.stop(STOP_LIMIT));
+        // The channel ends when the reader does; a runtime that hangs is left after the limit.
+        while let Ok(event) = self.incoming.recv_timeout(STOP_LIMIT) {
+            rest.push(event);
+        }
+        // A process that has ended has no session to stop.
+        let _ = stopping.join();
+        if let Some(reader) = self.reader.take().filter(JoinHandle::is_finished) {
+            let _ = reader.join();
+        }
+    }
+}
+
+fn lock(stopper: &Mutex<Option<Stopper>>) -> MutexGuard<'_, Option<Stopper>> {
+    stopper.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn read(mut reader: Reader<diagnostics::EventPipeSession>, sender: &SyncSender<FromEvents>) {
+    let mut collector = gc::Collector::new();
+    let mut lost = 0;
+    loop {
+        let more = match reader.next_event() {
+            Ok(Some(event)) => {
+                collector.push(&event);
+                true
+            }
+            Ok(None) => {
+                collector.finish();
+                false
+            }
+            Err(error) if error.is_timeout() => true,
+            Err(error) => {
+                collector.finish();
+                // Nobody to tell is no error: the recording is over.
+                let _ = sender.send(FromEvents::Failed(format!("the EventPipe stream broke off: {error}")));
+                false
+            }
+        };
+        while let Some(output) = collector.next_output() {
+            let event = match output {
+                gc::Output::Gc(gc) => FromEvents::Gc(convert_gc(gc)),
+                gc::Output::Pause(pause) => FromEvents::Pause(convert_pause(pause)),
+            };
+            if sender.send(event).is_err() {
+                return;
+            }
+        }
+        let now = reader.statistics().lost;
+        if now > lost {
+            if sender.send(FromEvents::Lost(now - lost)).is_err() {
+                return;
+            }
+            lost = now;
+        }
+        if !more {
+            return;
+        }
+    }
+}
+
+fn convert_gc(gc: gc::GcEvent) -> GcEvent {
+    GcEvent {
+        number: gc.number,
+        generation: gc.generation,
+        reason: gc.reason,
+        kind: gc.kind,
+        induced: gc.induced,
+        start: gc.start,
+        end: gc.end,
+        size_after: gc.size_after,
+        promoted: gc.promoted,
+        pinned_objects: gc.pinned_objects,
+        gc_handles: gc.gc_handles,
+    }
+}
+
+fn convert_pause(pause: gc::PauseEvent) -> PauseEvent {
+    PauseEvent {
+        reason: pause.reason,
+        gc: pause.gc,
+        suspend_start: pause.suspend_start,
+        suspend_end: pause.suspend_end,
+        resume_start: pause.resume_start,
+        resume_end: pause.resume_end,
+    }
+}

@@ -1,0 +1,303 @@
+//! From addresses to frames: unwinds copied stacks, and names what stands at an address.
+
+use super::{cpu::TakenSample, define::Definitions, names::Names, target::Target};
+use session::{FrameId, FrameTrust, FunctionKind, StackId};
+use std::collections::HashMap;
+use unwind::{Frame, FrameCode, LiveProcess, Outcome, Sample, Trust, Unknown, Unwinder};
+use wire::{Class, Code, Method, Module, RuntimeWorkKind};
+
+/// What became of a sample.
+pub(super) enum Unwound {
+    /// The agent has to say first what stands at these addresses.
+    Needs(Vec<u64>),
+    /// Its stack.
+    Stack {
+        stack: StackId,
+        truncated: bool,
+        /// Whether the leaf is native code of the runtime.
+        runtime_leaf: bool,
+    },
+}
+
+/// What a frame looks like depends on these alone, so that frames are named once.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct FrameKey {
+    lookup: u64,
+    trust: Trust,
+    code: FrameCode,
+}
+
+/// Unwinds, names, and remembers both.
+pub(super) struct Frames {
+    unwinder: Unwinder,
+    names: Names,
+    cache: HashMap<FrameKey, FrameId>,
+    /// Stacks that the agent walked, by its ids.
+    walked: HashMap<u32, (StackId, bool)>,
+    /// Stacks in which the runtime's work is named, by the stack in which it is not.
+    worked: HashMap<(StackId, RuntimeWorkName), StackId>,
+    marks: Marks,
+}
+
+/// [`RuntimeWorkKind`] as a key.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum RuntimeWorkName {
+    Gc,
+    Jit,
+}
+
+/// Roots that say why a stack ends there.
+#[derive(Default)]
+struct Marks {
+    truncated: Option<FrameId>,
+    broken: Option<FrameId>,
+}
+
+impl Frames {
+    pub fn new(target: &Target) -> Self {
+        Self {
+            unwinder: Unwinder::new(LiveProcess::new(target.pid)),
+            names: Names::new(target.pid),
+            cache: HashMap::new(),
+            walked: HashMap::new(),
+            worked: HashMap::new(),
+            marks: Marks::default(),
+        }
+    }
+
+    // What the agent tells
+
+    pub fn module(&mut self, definitions: &mut Definitions, module: Module) {
+        self.names.module(definitions, module);
+    }
+
+    pub fn class(&mut self, class: Class) {
+        self.names.class(class);
+    }
+
+    pub fn class_name(&self, class: u32) -> String {
+        self.names.class_name(class)
+    }
+
+    pub fn method(&mut self, definitions: &mut Definitions, method: Method) {
+        self.names.method(definitions, method);
+    }
+
+    pub fn function_of(&self, method: u32) -> Option<session::FunctionId> {
+        self.names.function_of(method)
+    }
+
+    pub fn code(&mut self, code: Code) {
+        if let Some(version) = self.unwinder.code_mut().insert(&code) {
+            self.names.code(version, code.il_map);
+        }
+    }
+
+    /// No managed code stands at this address, or nobody can say.
+    pub fn give_up(&mut self, address: u64) {
+        if !self.knows(address) {
+            self.unwinder.code_mut().insert_not_code(address);
+        }
+    }
+
+    /// Whether it is known what stands at an address.
+    pub fn knows(&self, address: u64) -> bool {
+        self.unwinder.code().lookup(address) != unwind::Lookup::Unknown
+    }
+
+    /// Code was freed; other code may come to stand there.
+    pub fn freed(&mut self, start: u64) {
+        self.unwinder.code_mut().remove(start);
+        // Cached frames are keyed by code version, which does not come again; only addresses without code are not.
+        self.cache.retain(|key, _| matches!(key.code, FrameCode::Managed { .. } | FrameCode::Native));
+    }
+
+    /// The target has mapped executable memory.
+    pub fn mapped(&mut self, mapping: unwind::Mapping) {
+        self.unwinder.add_mapping(mapping);
+    }
+
+    /// The target has replaced its program.
+    pub fn replaced(&mut self) {
+        self.unwinder.refresh();
+        self.cache.clear();
+    }
+
+    // Samples
+
+    /// Unwinds a sample. `ask` is off when the agent cannot say more.
+    pub fn unwind(&mut self, definitions: &mut Definitions, sample: &TakenSample, ask: bool) -> Unwound {
+        let unknown = if ask { Unknown::Ask } else { Unknown::Guess };
+        let stack = Sample { registers: &sample.registers, stack: &sample.stack };
+        let (stack, truncated, mark) = match self.unwinder.unwind(&stack, unknown) {
+            Outcome::NeedCode(addresses) => return Unwound::Needs(addresses),
+            Outcome::Complete(stack) => (stack, false, None),
+            Outcome::Truncated(stack) => (stack, true, Some(self.truncated_mark(definitions))),
+            Outcome::Broken(stack, _) => (stack, false, Some(self.broken_mark(definitions))),
+        };
+        let leaf = stack.frames.first().map(|frame| self.frame(definitions, frame));
+        let runtime_leaf = leaf.is_some_and(|leaf| self.kind(definitions, leaf) == FunctionKind::Runtime);
+        let mut frames: Vec<FrameId> = mark.into_iter().collect();
+        for frame in stack.frames.iter().rev() {
+            let frame = self.frame(definitions, frame);
+            // Native code without symbols has one name for a whole module: once is enough.
+            if frames.last() != Some(&frame) {
+                frames.push(frame);
+            }
+        }
+        Unwound::Stack { stack: definitions.stack(frames), truncated, runtime_leaf }
+    }
+
+    fn truncated_mark(&mut self, definitions: &mut Definitions) -> FrameId {
+        *self.marks.truncated.get_or_insert_with(|| mark(definitions, "[deeper than the copied stack]"))
+    }
+
+    fn broken_mark(&mut self, definitions: &mut Definitions) -> FrameId {
+        *self.marks.broken.get_or_insert_with(|| mark(definitions, "[callers not found]"))
+    }
+
+    fn kind(&self, definitions: &Definitions, frame: FrameId) -> FunctionKind {
+        let function = definitions.frame_function(frame);
+        function.and_then(|id| definitions.function_facts(id)).map_or(FunctionKind::Unknown, |facts| facts.kind)
+    }
+
+    fn frame(&mut self, definitions: &mut Definitions, frame: &Frame) -> FrameId {
+        let key = FrameKey { lookup: frame.lookup, trust: frame.trust, code: frame.code };
+        if let Some(known) = self.cache.get(&key) {
+            return *known;
+        }
+        let trust = match frame.trust {
+            Trust::Context => FrameTrust::Context,
+            Trust::Tables => FrameTrust::Tables,
+            Trust::Learned => FrameTrust::Learned,
+            Trust::Scan => FrameTrust::Scan,
+        };
+        let named = self.name(definitions, frame, trust);
+        self.cache.insert(key, named);
+        named
+    }
+
+    fn name(&mut self, definitions: &mut Definitions, frame: &Frame, trust: FrameTrust) -> FrameId {
+        match frame.code {
+            FrameCode::Managed { method, version, offset } => {
+                let (function, line) = self.names.managed(definitions, method, version, offset);
+                definitions.frame(function, line, trust)
+            }
+            FrameCode::Native => {
+                let location = self.unwinder.locate(frame.lookup);
+                let function = self.names.native(definitions, location.as_ref());
+                definitions.frame(function, None, trust)
+            }
+            FrameCode::Stub => {
+                let function = definitions.named(FunctionKind::Stub, "[runtime stub]", None);
+                definitions.frame(function, None, trust)
+            }
+            FrameCode::Unknown => {
+                let function = definitions.named(FunctionKind::Unknown, "[unknown]", None);
+                definitions.frame(function, None, trust)
+            }
+        }
+    }
+
+    // Stacks walked by the agent
+
+    pub fn walked_stack(&mut self, definitions: &mut Definitions, stack: &wire::Stack) {
+        let mut frames: Vec<FrameId> = Vec::with_capacity(stack.ips.len() + 1);
+        if stack.truncated {
+            frames.push(self.truncated_mark(definitions));
+        }
+        for (index, ip) in stack.ips.iter().enumerate().rev() {
+            let lookup = if index == 0 { *ip } else { ip.saturating_sub(1) };
+            let mut code = self.unwinder.classify(lookup);
+            if !matches!(code, FrameCode::Managed { .. }) {
+                // The first instruction of a method is interrupted there, not called from there.
+                code = self.unwinder.classify(*ip);
+            }
+            let frame = Frame { ip: *ip, lookup, trust: Trust::Tables, code };
+            frames.push(self.name(definitions, &frame, FrameTrust::Runtime));
+        }
+        let id = definitions.stack(frames);
+        self.walked.insert(stack.id, (id, stack.truncated));
+    }
+
+    /// A stack that the agent walked; threads without managed frames have the stack without frames.
+    pub fn walked(&self, definitions: &mut Definitions, id: Option<u32>) -> (StackId, bool) {
+        match id.and_then(|id| self.walked.get(&id)) {
+            Some(known) => *known,
+            None => (definitions.stack([]), false),
+        }
+    }
+
+    /// Type and method of the managed frames from the leaf on.
+    pub fn leaf_names<'a>(
+        &self,
+        definitions: &'a Definitions,
+        stack: StackId,
+    ) -> impl Iterator<Item = (&'a str, &'a str)> {
+        definitions
+            .frames_of(stack)
+            .filter_map(|frame| definitions.function_facts(definitions.frame_function(frame)?))
+            .filter(|facts| matches!(facts.kind, FunctionKind::Managed | FunctionKind::Dynamic))
+            .map(|facts| (facts.type_name.as_str(), facts.name.as_str()))
+    }
+
+    /// The same stack with the runtime's frames at its leaf named as what they did.
+    pub fn name_runtime_work(
+        &mut self,
+        definitions: &mut Definitions,
+        stack: StackId,
+        work: RuntimeWorkKind,
+    ) -> StackId {
+        let (name, kind, label) = match work {
+            RuntimeWorkKind::Gc => (RuntimeWorkName::Gc, FunctionKind::Gc, "[garbage collector]"),
+            RuntimeWorkKind::Jit => (RuntimeWorkName::Jit, FunctionKind::Jit, "[JIT compiler]"),
+            RuntimeWorkKind::Suspended => return stack,
+        };
+        if let Some(known) = self.worked.get(&(stack, name)) {
+            return *known;
+        }
+        let mut frames: Vec<FrameId> = definitions.frames_of(stack).collect();
+        // From the leaf, the run of frames of the runtime, as far as they have no better name.
+        let run = frames.iter().take_while(|frame| self.kind(definitions, **frame) == FunctionKind::Runtime).count();
+        let mut named: Vec<FrameId> = Vec::with_capacity(frames.len());
+        for (index, frame) in frames.drain(..).enumerate() {
+            let facts = definitions.frame_function(frame).and_then(|id| definitions.function_facts(id)).cloned();
+            let frame = match facts {
+                Some(facts) if index < run => {
+                    let text = if facts.name.starts_with('[') { label } else { &facts.name };
+                    let function = definitions.named(kind, text, facts.module);
+                    definitions.frame(function, None, FrameTrust::Tables)
+                }
+                _ => frame,
+            };
+            if named.last() != Some(&frame) {
+                named.push(frame);
+            }
+        }
+        named.reverse();
+        let result = definitions.stack(named);
+        self.worked.insert((stack, name), result);
+        result
+    }
+
+    /// What the unwinder counted.
+    pub fn counters(&self) -> Vec<(String, u64)> {
+        let counters = self.unwinder.counters();
+        let mut all = vec![
+            ("stacks complete".to_owned(), counters.complete),
+            ("stacks truncated".to_owned(), counters.truncated),
+            ("frames by exact tables".to_owned(), counters.frames_by_tables),
+            ("frames by learned rules".to_owned(), counters.frames_learned),
+            ("frames by search".to_owned(), counters.frames_scanned),
+        ];
+        let broken = counters.broken.iter();
+        all.extend(broken.map(|(reason, count)| (format!("stacks broken: {}", reason.name()), *count)));
+        all
+    }
+}
+
+/// A frame that says why a stack ends there.
+fn mark(definitions: &mut Definitions, text: &str) -> FrameId {
+    let function = definitions.named(FunctionKind::Unknown, text, None);
+    definitions.frame(function, None, FrameTrust::Context)
+}

@@ -1,0 +1,283 @@
+use super::{
+    Recording,
+    link::{self, AgentLink, Peer},
+    place::{Place, Viewer},
+    start::{self, OutputFile, Start},
+    target::Target,
+};
+use crate::{Progress, RecordError, RecordOptions, SessionSummary, StopHandle, Summary};
+use diagnostics::{Port, clsid_text, proc};
+use session::{Entry, LiveSink};
+use std::{
+    ffi::OsString,
+    os::unix::{net::UnixStream, process::ExitStatusExt},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+use wire::{ByeReason, Control, Record, SessionConfig};
+
+/// How long a connected agent may take to say hello. It holds its process back meanwhile, two seconds at most.
+const HELLO_LIMIT: Duration = Duration::from_secs(2);
+
+/// How often the command and the socket are looked at in turn.
+const ROUND: Duration = Duration::from_millis(20);
+
+/// The variables that make the runtime load the agent.
+const MAIN_SLOT: [&str; 3] = ["CORECLR_ENABLE_PROFILING", "CORECLR_PROFILER", "CORECLR_PROFILER_PATH"];
+
+/// Runs a command and records every .NET process that it becomes or starts, from the first instruction.
+///
+/// `dotnet` command hosts and MSBuild nodes are left alone. The command has our standard streams and our process
+/// group, so the terminal's signals reach it as if we were not there.
+pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recording, RecordError> {
+    let shown = command.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    let viewer = Viewer {
+        root: "/".into(),
+        tmp: std::env::var_os("TMPDIR").map(PathBuf::from).filter(|path| path.is_absolute()),
+        owner: (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
+    };
+    let place = Place::make(&viewer, &options.agent)?;
+    let first_output = options.output.as_deref().map(OutputFile::create).transpose()?;
+    let engine = start::engine_for_launch(&options)?;
+    let config = start::config(&place, &options, engine, true)?;
+    let mut program = command.into_iter();
+    let mut child = Command::new(program.next().unwrap_or_default());
+    child.args(program);
+    set_profiler(&mut child, &place, &config);
+    let child = child.spawn().map_err(|source| RecordError::Spawn { command: shown.clone(), source })?;
+
+    let stop = StopHandle::default();
+    let progress = Arc::new(Mutex::new(Progress { stage: "waiting for a .NET process".into(), ..Progress::default() }));
+    let pid = Arc::new(AtomicU32::new(child.id()));
+    let (live_sink, live) = start::live_pair(&options);
+    let supervisor = Supervisor {
+        place,
+        config,
+        options,
+        shown,
+        child,
+        command: pid.clone(),
+        stop: stop.clone(),
+        progress: progress.clone(),
+        first_output,
+        live: live_sink,
+        running: Vec::new(),
+        skipped: false,
+        failures: Vec::new(),
+        exit_code: Arc::default(),
+    };
+    let worker = std::thread::Builder::new()
+        .name("clrscope-launch".into())
+        .spawn(move || supervisor.run())
+        .map_err(|source| RecordError::Io { what: "starting the recording thread".into(), source })?;
+    Ok(Recording { stop, progress, live, worker, command: pid })
+}
+
+/// Makes the runtime of the child load the agent. Where the environment already names another profiler (an APM),
+/// that one keeps the main slot and the agent goes beside it, which .NET 6 and newer can.
+fn set_profiler(child: &mut Command, place: &Place, config: &SessionConfig) {
+    let library = place.agent_path();
+    let occupied =
+        std::env::var_os(MAIN_SLOT[0]).is_some_and(|value| value == "1") && std::env::var_os(MAIN_SLOT[1]).is_some();
+    if occupied {
+        // The semicolon at the end is needed: .NET 9 and 10 do not see the entry without it.
+        let entry = format!("{}={};", library.display(), clsid_text(wire::CLSID_NOTIFY_ONLY));
+        child.env("CORECLR_ENABLE_NOTIFICATION_PROFILERS", "1").env("CORECLR_NOTIFICATION_PROFILERS", entry);
+    } else {
+        child.env(MAIN_SLOT[0], "1").env(MAIN_SLOT[1], clsid_text(wire::CLSID_MAIN)).env(MAIN_SLOT[2], library);
+        // The runtime prefers these where they are set.
+        for name in ["CORECLR_PROFILER_PATH_64", "CORECLR_PROFILER_PATH_ARM64"] {
+            child.env_remove(name);
+        }
+    }
+    child.env(wire::CONFIG_ENV, config.to_hex());
+}
+
+/// Follows a command: takes in every agent that connects, until the command has ended and all recordings too.
+struct Supervisor {
+    place: Place,
+    config: SessionConfig,
+    options: RecordOptions,
+    shown: String,
+    child: Child,
+    command: Arc<AtomicU32>,
+    stop: StopHandle,
+    progress: Arc<Mutex<Progress>>,
+    first_output: Option<OutputFile>,
+    live: Option<LiveSink>,
+    running: Vec<JoinHandle<Result<SessionSummary, RecordError>>>,
+    skipped: bool,
+    failures: Vec<RecordError>,
+    exit_code: Arc<OnceLock<i32>>,
+}
+
+impl Supervisor {
+    fn run(mut self) -> Result<Summary, RecordError> {
+        let status = loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => break Ok(status),
+                Ok(None) => {}
+                Err(source) => break Err(RecordError::Io { what: format!("waiting for {}", self.shown), source }),
+            }
+            self.accept_one(ROUND);
+        };
+        self.command.store(0, Ordering::Release);
+        // A short-lived process may have connected just before its end.
+        self.accept_one(Duration::ZERO);
+        let exit_code = exit_code(status?);
+        // Nobody else sets it.
+        let _ = self.exit_code.set(exit_code);
+        let mut sessions = Vec::new();
+        for session in std::mem::take(&mut self.running) {
+            match session.join() {
+                Ok(Ok(summary)) => sessions.push(summary),
+                Ok(Err(error)) => self.failures.push(error),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        if !sessions.is_empty() {
+            for failure in self.failures {
+                if let Some(first) = sessions.first_mut() {
+                    first.notes.push(failure.to_string());
+                }
+            }
+            return Ok(Summary { sessions, exit_code: Some(exit_code) });
+        }
+        let hint = match (self.failures.pop(), self.skipped) {
+            (Some(failure), _) => failure.to_string(),
+            (None, true) => "only dotnet command hosts and MSBuild nodes were seen, which are left alone".to_owned(),
+            (None, false) => "is it a .NET program, and are diagnostics enabled (DOTNET_EnableDiagnostics)? \
+                NativeAOT programs cannot load a profiler"
+                .to_owned(),
+        };
+        Err(RecordError::NothingProfiled { command: self.shown, exit_code, hint })
+    }
+
+    fn accept_one(&mut self, limit: Duration) {
+        match link::accept(self.place.listener(), Instant::now() + limit) {
+            Ok(Some((stream, peer))) if peer.uid == rustix::process::geteuid().as_raw() => {
+                if let Err(error) = self.connected(stream, peer) {
+                    self.failures.push(error);
+                }
+            }
+            // A stranger, or nobody.
+            Ok(_) => {}
+            Err(source) => self.failures.push(RecordError::Io { what: "waiting for the agent".into(), source }),
+        }
+    }
+
+    /// A process has loaded the agent and waits for our word to go on.
+    fn connected(&mut self, stream: UnixStream, peer: Peer) -> Result<(), RecordError> {
+        let pid = peer.pid;
+        let Ok(mut link) = AgentLink::new(stream, Instant::now() + HELLO_LIMIT) else {
+            return if proc::stat(pid).is_ok() {
+                let hint = "its first message was not understood".to_owned();
+                Err(RecordError::NoHello { pid, limit: HELLO_LIMIT, hint })
+            } else {
+                Ok(())
+            };
+        };
+        if link.hello.protocol != wire::PROTOCOL_VERSION {
+            return Err(RecordError::StaleAgent { pid, found: link.hello.protocol });
+        }
+        if link.hello.token != self.config.token {
+            return Ok(());
+        }
+        if link.first().iter().any(|record| matches!(record, Record::Bye(bye) if bye.reason == ByeReason::Skipped)) {
+            self.skipped = true;
+            return Ok(());
+        }
+        // After stop() the command runs on unrecorded: whoever connects now is let go and left alone.
+        if self.stop.is_stopped() {
+            let _ = link.send(&Control::Go);
+            let _ = link.send(&Control::Stop);
+            return Ok(());
+        }
+        let target = Target::new(pid).map_err(|_| RecordError::Exited { pid })?;
+        let cpu = start::open_cpu(&target, &self.options)?;
+        let output = match (self.first_output.take(), &self.options.output) {
+            (Some(first), _) => Some(first),
+            (None, Some(path)) => Some(OutputFile::create(&with_pid(path, pid))?),
+            (None, None) => None,
+        };
+        let command_line = link.hello.command_line.clone();
+        let start = Start {
+            port: port_of(pid),
+            name: process_name(&command_line, pid),
+            command_line: command_line.join(" "),
+            entry: if link.hello.notify_only { Entry::LaunchedBeside } else { Entry::Launched },
+            target,
+            link,
+            cpu,
+            output,
+            live: self.live.take(),
+            stop: self.stop.clone(),
+            progress: self.progress.clone(),
+            exit_code: (pid == self.child.id()).then(|| self.exit_code.clone()),
+            requested: None,
+            library: self.place.agent_name().to_owned(),
+        };
+        let mut pump = start.pump(&self.options)?;
+        pump.go();
+        let session = std::thread::Builder::new()
+            .name("clrscope-record".into())
+            .spawn(move || pump.run())
+            .map_err(|source| RecordError::Io { what: "starting the recording thread".into(), source })?;
+        self.running.push(session);
+        Ok(())
+    }
+}
+
+/// The diagnostic port of a process that is still held back at its start; `None` if it has none.
+fn port_of(pid: u32) -> Option<Port> {
+    diagnostics::find_pid(pid).ok()?.port().ok()
+}
+
+/// What `clrscope ps` would call it: the assembly that `dotnet` runs, else the program.
+fn process_name(command_line: &[String], pid: u32) -> String {
+    let stem = |path: &String| Path::new(path).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let assembly = command_line.iter().skip(1).find(|part| part.ends_with(".dll"));
+    let host = command_line.first().and_then(stem);
+    match (host, assembly) {
+        (Some(host), Some(assembly)) if host == "dotnet" => stem(assembly).unwrap_or(host),
+        (Some(host), _) => host,
+        (None, _) => proc::comm(pid).unwrap_or_else(|_| pid.to_string()),
+    }
+}
+
+/// `app.clrscope` becomes `app.1234.clrscope`.
+fn with_pid(path: &Path, pid: u32) -> PathBuf {
+    match path.extension() {
+        Some(extension) => path.with_extension(format!("{pid}.{}", extension.to_string_lossy())),
+        None => path.with_extension(pid.to_string()),
+    }
+}
+
+/// The exit code as a shell would tell it.
+fn exit_code(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn further_processes_get_files_of_their_own() {
+        assert_eq!(with_pid(Path::new("/x/app.clrscope"), 7), Path::new("/x/app.7.clrscope"));
+        assert_eq!(with_pid(Path::new("app"), 7), Path::new("app.7"));
+    }
+
+    #[test]
+    fn names_are_those_of_the_assembly() {
+        let line = |parts: &[&str]| parts.iter().map(|part| (*part).to_owned()).collect::<Vec<_>>();
+        assert_eq!(process_name(&line(&["/usr/bin/dotnet", "exec", "/app/Shop.dll", "x"]), 1), "Shop");
+        assert_eq!(process_name(&line(&["/app/shop", "other.dll"]), 1), "shop");
+    }
+}

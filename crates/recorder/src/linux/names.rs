@@ -1,0 +1,221 @@
+//! Names and source lines of functions.
+
+use super::define::Definitions;
+use session::{FunctionDef, FunctionId, FunctionKind, ModuleId, SourceLine};
+use std::{collections::HashMap, path::Path, path::PathBuf};
+use symbols::{ModuleKind, NativeSymbols, PortablePdb};
+use unwind::NativeLocation;
+use wire::{Class, Method, MethodKind, Module};
+
+/// What the agent told about a method.
+struct MethodFacts {
+    function: FunctionId,
+    module: Option<u32>,
+    token: u32,
+}
+
+/// What the agent told about a module.
+struct ModuleFacts {
+    id: ModuleId,
+    path: String,
+    mvid: [u8; 16],
+    /// `None` until a line is asked for.
+    pdb: Option<Option<PortablePdb>>,
+}
+
+/// A native image.
+struct NativeImage {
+    id: ModuleId,
+    kind: ModuleKind,
+    label: String,
+    symbols: Option<NativeSymbols>,
+}
+
+/// Names everything that can stand on a stack.
+pub(super) struct Names {
+    /// The target's root directory, as we see it.
+    root: PathBuf,
+    modules: HashMap<u32, ModuleFacts>,
+    methods: HashMap<u32, MethodFacts>,
+    classes: HashMap<u32, String>,
+    /// Native and IL offsets by code version, ascending.
+    il_maps: HashMap<u32, Vec<(u32, u32)>>,
+    images: HashMap<String, NativeImage>,
+}
+
+impl Names {
+    pub fn new(pid: u32) -> Self {
+        Self {
+            root: diagnostics::proc::root_path(pid, Path::new("/")),
+            modules: HashMap::new(),
+            methods: HashMap::new(),
+            classes: HashMap::new(),
+            il_maps: HashMap::new(),
+            images: HashMap::new(),
+        }
+    }
+
+    pub fn module(&mut self, definitions: &mut Definitions, module: Module) {
+        let mvid = uuid_text(module.mvid);
+        let id = definitions.module(true, &module.assembly, &module.path, Some(mvid));
+        let facts = ModuleFacts { id, path: module.path, mvid: module.mvid, pdb: None };
+        self.modules.insert(module.id, facts);
+    }
+
+    pub fn class(&mut self, class: Class) {
+        self.classes.insert(class.id, class.name);
+    }
+
+    pub fn class_name(&self, class: u32) -> String {
+        self.classes.get(&class).cloned().unwrap_or_else(|| "[unknown type]".to_owned())
+    }
+
+    pub fn method(&mut self, definitions: &mut Definitions, method: Method) {
+        let module = method.module.and_then(|module| self.modules.get(&module)).map(|facts| facts.id);
+        let user = symbols::demangle_compiler_names(&method.type_name, &method.name);
+        let kind = match method.kind {
+            MethodKind::Normal => FunctionKind::Managed,
+            MethodKind::Dynamic => FunctionKind::Dynamic,
+            MethodKind::IlStub => FunctionKind::Stub,
+        };
+        let (type_name, name, parameters, state_machine) = match user {
+            // What the compiler passes to its own method says nothing to the user.
+            Some(user) => (user.type_name, user.name, String::new(), user.state_machine),
+            None => (method.type_name, method.name, method.parameters, None),
+        };
+        let state_machine = state_machine.map(|kind| match kind {
+            symbols::StateMachine::Async => session::StateMachine::Async,
+            symbols::StateMachine::Iterator => session::StateMachine::Iterator,
+            symbols::StateMachine::AsyncOrIterator => session::StateMachine::AsyncOrIterator,
+        });
+        let id = FunctionId(0);
+        let function = FunctionDef { id, kind, module, type_name, name, parameters, state_machine };
+        let function = definitions.function(function);
+        self.methods.insert(method.id, MethodFacts { function, module: method.module, token: method.token });
+    }
+
+    pub fn function_of(&self, method: u32) -> Option<FunctionId> {
+        self.methods.get(&method).map(|facts| facts.function)
+    }
+
+    pub fn code(&mut self, version: u32, il_map: Vec<(u32, u32)>) {
+        self.il_maps.insert(version, il_map);
+    }
+
+    /// Function and source line of a place in managed code.
+    pub fn managed(
+        &mut self,
+        definitions: &mut Definitions,
+        method: u32,
+        version: u32,
+        offset: u32,
+    ) -> (FunctionId, Option<SourceLine>) {
+        let Some(facts) = self.methods.get(&method) else {
+            return (definitions.named(FunctionKind::Managed, "[unknown method]", None), None);
+        };
+        let line = self.il_offset(version, offset).and_then(|il_offset| {
+            let module = self.modules.get_mut(&facts.module?)?;
+            let (root, path, mvid) = (&self.root, &module.path, module.mvid);
+            let find = || PortablePdb::find(&below(root, path)?, Some(mvid)).ok().flatten();
+            let pdb = module.pdb.get_or_insert_with(find);
+            let line = pdb.as_ref()?.line(facts.token, il_offset)?;
+            Some(SourceLine { file: line.file, line: line.line })
+        });
+        (facts.function, line)
+    }
+
+    fn il_offset(&self, version: u32, offset: u32) -> Option<u32> {
+        let map = self.il_maps.get(&version)?;
+        let behind = map.partition_point(|(native, _)| *native <= offset);
+        map.get(behind.checked_sub(1)?).map(|(_, il)| *il)
+    }
+
+    /// Function of a place in a native image.
+    pub fn native(&mut self, definitions: &mut Definitions, location: Option<&NativeLocation>) -> FunctionId {
+        let Some(location) = location else {
+            return definitions.named(FunctionKind::Native, "[unknown native code]", None);
+        };
+        if !self.images.contains_key(&location.path) {
+            let image = self.load_image(definitions, &location.path);
+            self.images.insert(location.path.clone(), image);
+        }
+        let Some(image) = self.images.get(&location.path) else {
+            return definitions.named(FunctionKind::Native, "[unknown native code]", None);
+        };
+        match image.symbols.as_ref().and_then(|symbols| symbols.lookup_stated(location.address)) {
+            Some(function) => {
+                let kind = function_kind(image.kind.of_function(&function.name));
+                definitions.named(kind, &function.name, Some(image.id))
+            }
+            None => definitions.named(function_kind(image.kind), &image.label, Some(image.id)),
+        }
+    }
+
+    fn load_image(&self, definitions: &mut Definitions, path: &str) -> NativeImage {
+        let name =
+            Path::new(path).file_name().map_or_else(|| path.to_owned(), |name| name.to_string_lossy().into_owned());
+        // The agent, in callbacks on the target's threads: one name for all of it.
+        if name.starts_with("libclrscope-") {
+            let id = definitions.module(false, "clrscope agent", path, None);
+            return NativeImage { id, kind: ModuleKind::Other, label: "[clrscope agent]".into(), symbols: None };
+        }
+        let label = if name.starts_with('[') { name.clone() } else { format!("[{name}]") };
+        let symbols = below(&self.root, path).and_then(|path| NativeSymbols::open(&path, &self.root).ok());
+        let kind = match ModuleKind::of(&name) {
+            // The runtime is linked into the application.
+            ModuleKind::Other if symbols.as_ref().is_some_and(NativeSymbols::is_single_file_host) => {
+                ModuleKind::Runtime
+            }
+            kind => kind,
+        };
+        let build_id = symbols.as_ref().and_then(|symbols| symbols.build_id().map(str::to_owned));
+        let id = definitions.module(false, &name, path, build_id);
+        NativeImage { id, kind, label, symbols }
+    }
+}
+
+/// The path of a file that the target sees, as we see it. `None` for what is no file.
+fn below(root: &Path, path: &str) -> Option<PathBuf> {
+    path.strip_prefix('/').map(|path| root.join(path.strip_suffix(" (deleted)").unwrap_or(path)))
+}
+
+/// What functions of a part of a .NET process are.
+fn function_kind(kind: ModuleKind) -> FunctionKind {
+    match kind {
+        ModuleKind::Runtime => FunctionKind::Runtime,
+        ModuleKind::Gc => FunctionKind::Gc,
+        ModuleKind::Jit => FunctionKind::Jit,
+        ModuleKind::Host | ModuleKind::SystemNative | ModuleKind::LibC | ModuleKind::Vdso | ModuleKind::Other => {
+            FunctionKind::Native
+        }
+    }
+}
+
+/// A module version id as tools write it.
+fn uuid_text(bytes: [u8; 16]) -> String {
+    diagnostics::clsid_text(bytes).trim_matches(['{', '}']).to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn il_offsets_are_those_of_the_statement_before() {
+        let mut names = Names::new(std::process::id());
+        names.code(0, vec![(0, 0), (10, 5), (20, 9)]);
+        assert_eq!(names.il_offset(0, 0), Some(0));
+        assert_eq!(names.il_offset(0, 19), Some(5));
+        assert_eq!(names.il_offset(0, 500), Some(9));
+        assert_eq!(names.il_offset(1, 0), None);
+    }
+
+    #[test]
+    fn native_frames_of_our_own_process_are_named() {
+        let mut names = Names::new(std::process::id());
+        let mut definitions = Definitions::default();
+        assert_eq!(names.native(&mut definitions, None), names.native(&mut definitions, None));
+        let gc = ModuleKind::Runtime.of_function("WKS::gc_heap::mark_object_simple(unsigned char**)");
+        assert_eq!(function_kind(gc), FunctionKind::Gc);
+    }
+}

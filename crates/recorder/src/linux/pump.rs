@@ -1,0 +1,791 @@
+//! The one thread of a recording that merges all sources into session records.
+
+use super::{
+    cpu::{CpuSource, Taken, TakenSample},
+    define::Definitions,
+    events::{Events, FromEvents},
+    frames::{Frames, Unwound},
+    link::{AgentLink, FromAgent},
+    target::Target,
+    waits,
+};
+use crate::{Progress, RecordError, SessionSummary, StopHandle, Timings};
+use rustix::time::{ClockId, clock_gettime};
+use session::{
+    EndReason, ExceptionSample, LiveSink, ObserverStatus, SampleBatch, SessionEnd, SessionError, SessionInfo,
+    SessionRecord, SessionWriter, Sink, StackId, Tee, ThreadId, ThreadState,
+};
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    fs::File,
+    io::{BufWriter, Write},
+    path::PathBuf,
+    sync::{Arc, Mutex, OnceLock},
+    time::{Duration, Instant},
+};
+use wire::{
+    ByeReason, Control, Exception, LogLevel, Record, RuntimeWork, RuntimeWorkKind, WallTick, frame::FrameError,
+};
+
+/// How long samples are held before they are written, so that those of all sources can be put in order and the
+/// runtime's work (collections, compilation), which is told when it ends, can be seen in them.
+const HOLD: Duration = Duration::from_millis(400);
+
+/// How long a sample waits for the agent to say what code stands at its addresses.
+const RESOLVE_LIMIT: Duration = Duration::from_secs(2);
+
+/// Most samples that wait for the agent at a time; their stacks are kept, so this bounds memory.
+const MAX_WAITING: usize = 4096;
+
+/// How long a thrown exception waits to be caught before it is written without a catcher.
+const CATCH_LIMIT: Duration = Duration::from_secs(1);
+
+/// How long the agent may take to say goodbye, and then to detach.
+const BYE_LIMIT: Duration = Duration::from_secs(6);
+
+/// How the note on deep stacks begins.
+const DEEP_STACKS: &str = "many stacks were deeper than what was copied of them";
+
+/// A known danger, told in every recording that it concerns; see docs/safety.md.
+const EXCEPTIONS_AT_RISK: &str = "the exceptions profiler on .NET 9 and newer: processes that throw thousands of \
+    exceptions a second while they collect garbage were seen to die with it; leave it out there (-p cpu,wall,gc)";
+
+/// How the agent's own threads are named.
+const OWN_THREADS: &str = "clrscope-";
+
+/// How long the exit code of a process that has ended may take to be told.
+const EXIT_LIMIT: Duration = Duration::from_millis(500);
+
+/// Most intervals of runtime work remembered for each thread.
+const MAX_WORK: usize = 256;
+
+/// The clock of the recording, in nanoseconds.
+pub(super) fn now() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Where the records go.
+pub(super) type Out = Tee<Option<SessionWriter<BufWriter<File>>>, Option<LiveSink>>;
+
+/// Everything a recording needs once the agent has said hello.
+pub(super) struct Sources {
+    pub target: Target,
+    pub link: AgentLink,
+    pub cpu: CpuSource,
+    pub events: Option<Events>,
+    pub info: SessionInfo,
+    pub path: Option<PathBuf>,
+    pub out: Out,
+    pub duration: Option<Duration>,
+    pub stop: StopHandle,
+    pub progress: Arc<Mutex<Progress>>,
+    /// Where the exit code of the process will stand, if it is the command that we launched.
+    pub exit_code: Option<Arc<OnceLock<i32>>>,
+    /// When the runtime was asked to load the agent; `None` where it did so as it started.
+    pub requested: Option<u64>,
+    /// Name of the agent's file.
+    pub library: String,
+}
+
+/// A sample whose stack is known.
+struct Ready {
+    time: u64,
+    os_tid: u32,
+    thread: ThreadId,
+    stack: StackId,
+    weight: u64,
+    state: ThreadState,
+    truncated: bool,
+    /// Whether the leaf is native code of the runtime, so that a collection or a compilation may be what it is.
+    runtime_leaf: bool,
+}
+
+/// A sample that waits for the agent.
+struct Waiting {
+    sample: TakenSample,
+    needs: Vec<u64>,
+    since: Instant,
+}
+
+pub(super) struct Pump {
+    sources: Sources,
+    definitions: Definitions,
+    frames: Frames,
+    requested: HashSet<u64>,
+    waiting: VecDeque<Waiting>,
+    cpu: Vec<Ready>,
+    wall: Vec<Ready>,
+    last_wall: Option<u64>,
+    stack_states: HashMap<u32, ThreadState>,
+    work: HashMap<u32, VecDeque<RuntimeWork>>,
+    gc_pauses: VecDeque<(u64, u64)>,
+    exceptions: HashMap<u64, (ExceptionSample, Instant)>,
+    observer: ObserverStatus,
+    dropped: HashMap<&'static str, u64>,
+    agent_status: wire::Status,
+    counts: HashMap<&'static str, u64>,
+    notes: Vec<String>,
+    failure: Option<SessionError>,
+    start: u64,
+    bye: Option<ByeReason>,
+    closed: bool,
+    timings: Timings,
+}
+
+impl Pump {
+    pub fn new(sources: Sources) -> Self {
+        let frames = Frames::new(&sources.target);
+        let start = sources.info.start;
+        let entered = sources.link.hello.entered;
+        let attach_to_initialize = sources.requested.map(|at| Duration::from_nanos(entered.saturating_sub(at)));
+        Self {
+            sources,
+            definitions: Definitions::default(),
+            frames,
+            requested: HashSet::new(),
+            waiting: VecDeque::new(),
+            cpu: Vec::new(),
+            wall: Vec::new(),
+            last_wall: None,
+            stack_states: HashMap::new(),
+            work: HashMap::new(),
+            gc_pauses: VecDeque::new(),
+            exceptions: HashMap::new(),
+            observer: ObserverStatus::default(),
+            dropped: HashMap::new(),
+            agent_status: wire::Status::default(),
+            counts: HashMap::new(),
+            notes: Vec::new(),
+            failure: None,
+            start,
+            bye: None,
+            closed: false,
+            timings: Timings { attach_to_initialize, ..Timings::default() },
+        }
+    }
+
+    /// Lets a launched process go on: everything is ready to record it.
+    pub fn go(&mut self) {
+        // An agent that is gone shows up as such in the first round.
+        let _ = self.sources.link.send(&Control::Go);
+    }
+
+    /// Records until told to stop, until time is up, or until the target ends; then writes what is left.
+    pub fn run(mut self) -> Result<SessionSummary, RecordError> {
+        let info = SessionRecord::Info(self.sources.info.clone());
+        self.write(&info);
+        self.define_threads();
+        if self.sources.link.hello.runtime[0] >= 9 && self.records("exceptions") {
+            self.note(EXCEPTIONS_AT_RISK.to_owned());
+        }
+        self.stage("recording");
+        let started = Instant::now();
+        let mut next_second = started + Duration::from_secs(1);
+        while !self.closed && self.bye.is_none() && self.failure.is_none() {
+            if self.sources.stop.is_stopped() || self.sources.duration.is_some_and(|limit| started.elapsed() >= limit) {
+                break;
+            }
+            self.step();
+            if Instant::now() >= next_second {
+                next_second += Duration::from_secs(1);
+                self.every_second();
+            }
+            let mut progress = self.progress();
+            progress.elapsed = started.elapsed();
+        }
+        self.finish()
+    }
+
+    fn records(&self, profiler: &str) -> bool {
+        self.sources.info.profilers.iter().any(|run| run.id == profiler)
+    }
+
+    /// One round: take what there is from every source, and write what is due.
+    fn step(&mut self) {
+        self.take_cpu(Duration::from_millis(10));
+        self.take_agent();
+        self.take_events();
+        self.retry_waiting(false);
+        self.settle_exceptions(false);
+        self.emit(now().saturating_sub(HOLD.as_nanos() as u64));
+        if let Err(error) = self.sources.out.idle() {
+            self.failure.get_or_insert(error);
+        }
+    }
+
+    fn progress(&self) -> std::sync::MutexGuard<'_, Progress> {
+        self.sources.progress.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn stage(&self, stage: &str) {
+        self.progress().stage = stage.to_owned();
+    }
+
+    fn count(&mut self, profiler: &'static str, more: u64) {
+        *self.counts.entry(profiler).or_default() += more;
+    }
+
+    fn drop_sample(&mut self, reason: &'static str, more: u64) {
+        if more > 0 {
+            *self.dropped.entry(reason).or_default() += more;
+        }
+    }
+
+    fn note(&mut self, message: String) {
+        if !self.notes.contains(&message) {
+            self.write(&SessionRecord::Note { time: now(), message: message.clone() });
+            self.notes.push(message);
+        }
+    }
+
+    fn write(&mut self, record: &SessionRecord) {
+        if self.failure.is_none()
+            && let Err(error) = self.sources.out.record(record)
+        {
+            self.failure = Some(error);
+        }
+    }
+
+    fn write_definitions(&mut self) {
+        for record in self.definitions.take() {
+            self.write(&record);
+        }
+    }
+
+    /// The threads that are there now, with the names the system has for them.
+    fn define_threads(&mut self) {
+        for (tid, name) in self.sources.target.threads() {
+            self.definitions.thread(tid, || name);
+        }
+    }
+
+    // CPU samples
+
+    fn take_cpu(&mut self, limit: Duration) {
+        let mut taken = Vec::new();
+        let lost = self.sources.cpu.take(limit, &mut taken);
+        for (reason, count) in lost {
+            self.drop_sample(reason, count);
+        }
+        let grown = self.sources.cpu.grow(&mut taken);
+        for taken in taken {
+            self.taken(taken);
+        }
+        if let Some(bytes) = grown {
+            let before = self.notes.iter().position(|note| note.starts_with(DEEP_STACKS));
+            before.map(|index| self.notes.remove(index));
+            self.note(format!("{DEEP_STACKS}: {} KB are copied now", bytes >> 10));
+        }
+        self.ask();
+    }
+
+    /// Asks the agent for what waiting samples need and nobody asked for yet.
+    fn ask(&mut self) {
+        let needs = self.waiting.iter().flat_map(|waiting| &waiting.needs);
+        let wanted: Vec<u64> = needs.copied().filter(|address| self.requested.insert(*address)).collect();
+        for batch in wanted.chunks(Control::MAX_RESOLVE) {
+            if self.closed || self.sources.link.send(&Control::Resolve(batch.to_vec())).is_err() {
+                break;
+            }
+        }
+    }
+
+    fn taken(&mut self, taken: Taken) {
+        match taken {
+            Taken::Sample(mut sample) => {
+                if self.sources.cpu.has_inner_tids() {
+                    sample.os_tid = self.sources.target.host_tid(sample.os_tid);
+                }
+                self.sample(sample, true);
+            }
+            Taken::Named { os_tid, name } => {
+                if self.definitions.thread_name(os_tid).is_none() {
+                    self.definitions.update_thread(os_tid, |thread| thread.name = Some(name));
+                }
+            }
+            Taken::Ended { os_tid, time } => self.definitions.end_thread(os_tid, time),
+            Taken::Mapped(mapping) => self.frames.mapped(mapping),
+            Taken::Replaced => self.frames.replaced(),
+        }
+    }
+
+    fn sample(&mut self, sample: TakenSample, ask: bool) {
+        match self.frames.unwind(&mut self.definitions, &sample, ask && !self.closed) {
+            Unwound::Needs(needs) => {
+                if self.waiting.len() >= MAX_WAITING {
+                    self.drop_sample("no room while the agent resolved addresses", 1);
+                } else {
+                    self.waiting.push_back(Waiting { sample, needs, since: Instant::now() });
+                }
+            }
+            Unwound::Stack { stack, truncated, runtime_leaf } => {
+                self.ready_cpu(&sample, stack, truncated, runtime_leaf);
+            }
+        }
+    }
+
+    fn ready_cpu(&mut self, sample: &TakenSample, stack: StackId, truncated: bool, runtime_leaf: bool) {
+        if truncated {
+            self.sources.cpu.was_cut();
+        }
+        let os_tid = sample.os_tid;
+        let target = &self.sources.target;
+        let thread = self.definitions.thread(os_tid, || target.thread_name(os_tid));
+        // Our own threads are in the costs of the observation, not in the profile.
+        if self.definitions.thread_name(os_tid).is_some_and(|name| name.starts_with(OWN_THREADS)) {
+            return;
+        }
+        let state = ThreadState::Running;
+        let (time, weight) = (sample.time, sample.weight);
+        self.cpu.push(Ready { time, os_tid, thread, stack, weight, state, truncated, runtime_leaf });
+        self.cpu_sample_kept();
+    }
+
+    fn cpu_sample_kept(&mut self) {
+        self.count("cpu", 1);
+        if self.timings.attach_to_first_sample.is_none() {
+            let requested = self.sources.requested;
+            self.timings.attach_to_first_sample = requested.map(|at| Duration::from_nanos(now().saturating_sub(at)));
+        }
+    }
+
+    /// Tries the waiting samples again whose addresses are all known now, and gives up on those that waited too
+    /// long (on all of them when `all` is set): what is unknown then is shown as such.
+    fn retry_waiting(&mut self, all: bool) {
+        for _ in 0..self.waiting.len() {
+            let Some(waiting) = self.waiting.pop_front() else { break };
+            let late = all || waiting.since.elapsed() > RESOLVE_LIMIT;
+            if late {
+                for ip in &waiting.needs {
+                    self.frames.give_up(*ip);
+                }
+            }
+            if late || waiting.needs.iter().all(|ip| self.frames.knows(*ip)) {
+                self.sample(waiting.sample, !late);
+            } else {
+                self.waiting.push_back(waiting);
+            }
+        }
+    }
+
+    // The agent
+
+    fn take_agent(&mut self) {
+        while let Some(event) = self.sources.link.try_next() {
+            match event {
+                FromAgent::Frame(records, descriptors) => {
+                    let mut descriptors = descriptors.into_iter();
+                    for record in records {
+                        self.record(record, &mut descriptors);
+                    }
+                }
+                FromAgent::Closed(error) => {
+                    // An end between two frames is how an agent leaves.
+                    if !matches!(error, FrameError::Closed) && self.sources.target.is_alive() {
+                        self.note(format!("the connection to the agent broke: {error}"));
+                    }
+                    self.closed = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn record(&mut self, record: Record, descriptors: &mut impl Iterator<Item = std::os::fd::OwnedFd>) {
+        match record {
+            // Comparisons are for checks of ours, and no recording asks for them.
+            Record::Hello(_) | Record::Flushed | Record::Comparison(_) => {}
+            Record::Module(module) => self.frames.module(&mut self.definitions, module),
+            Record::Class(class) => self.frames.class(class),
+            Record::Method(method) => self.frames.method(&mut self.definitions, method),
+            Record::Code(code) => self.frames.code(code),
+            Record::NotCode(ip) => self.frames.give_up(ip),
+            Record::CodeFreed(start) => {
+                self.frames.freed(start);
+                self.requested.clear();
+            }
+            Record::ThreadStarted(thread) => {
+                let os_tid = self.sources.target.host_tid(thread.os_tid);
+                let target = &self.sources.target;
+                self.definitions.thread(os_tid, || target.thread_name(os_tid));
+                self.definitions.update_thread(os_tid, |known| {
+                    known.managed = true;
+                    known.started = known.started.or(thread.time);
+                    known.name = thread.name.or(known.name.take());
+                });
+            }
+            Record::ThreadNamed { os_tid, name } => {
+                let os_tid = self.sources.target.host_tid(os_tid);
+                self.definitions.update_thread(os_tid, |thread| thread.name = Some(name));
+            }
+            Record::ThreadEnded { os_tid, time } => {
+                let os_tid = self.sources.target.host_tid(os_tid);
+                self.definitions.update_thread(os_tid, |thread| thread.ended = Some(time));
+            }
+            Record::Stack(stack) => self.frames.walked_stack(&mut self.definitions, &stack),
+            Record::CpuSample(sample) => {
+                let os_tid = self.sources.target.host_tid(sample.os_tid);
+                let target = &self.sources.target;
+                let thread = self.definitions.thread(os_tid, || target.thread_name(os_tid));
+                let (stack, truncated) = self.frames.walked(&mut self.definitions, Some(sample.stack));
+                self.cpu.push(Ready {
+                    time: sample.time,
+                    os_tid,
+                    thread,
+                    stack,
+                    weight: sample.cpu,
+                    state: ThreadState::Running,
+                    truncated,
+                    runtime_leaf: false,
+                });
+                self.cpu_sample_kept();
+            }
+            Record::WallTick(tick) => self.wall_tick(&tick),
+            Record::Exception(exception) => self.exception(exception),
+            Record::ExceptionCaught(caught) => {
+                let method = caught.method.and_then(|method| self.frames.function_of(method));
+                if let Some((sample, _)) = self.exceptions.get_mut(&caught.sequence) {
+                    sample.caught_by = method;
+                    sample.time_to_catch = Some(caught.time.saturating_sub(sample.time));
+                    self.write_exception(caught.sequence);
+                }
+            }
+            Record::ExceptionCounts { time, counts } => {
+                let total = counts.iter().map(|(_, count)| count).sum();
+                let counts = counts
+                    .into_iter()
+                    .map(|(class, count)| (self.definitions.ty(&self.frames.class_name(class)), count))
+                    .collect();
+                self.write_definitions();
+                self.write(&SessionRecord::ExceptionCounts { time, counts });
+                self.count("exceptions", total);
+            }
+            Record::RuntimeWork(work) => self.runtime_work(work),
+            Record::SampleRing(layout) => {
+                let error = match descriptors.next() {
+                    Some(descriptor) => self.sources.cpu.share(descriptor, layout).err(),
+                    None => Some("its descriptor is missing".to_owned()),
+                };
+                if let Some(error) = error {
+                    self.note(format!("the agent's sample ring cannot be read: {error}"));
+                }
+            }
+            Record::Status(status) => self.agent_status = status,
+            Record::Log { level, message } => {
+                if level >= LogLevel::Warning {
+                    self.note(message);
+                }
+            }
+            Record::Bye(bye) => {
+                self.agent_status = bye.status;
+                self.bye = Some(bye.reason);
+            }
+        }
+    }
+
+    fn runtime_work(&mut self, work: RuntimeWork) {
+        let os_tid = self.sources.target.host_tid(work.os_tid);
+        if work.kind == RuntimeWorkKind::Gc {
+            self.gc_pauses.push_back((work.start, work.end));
+            if self.gc_pauses.len() > MAX_WORK {
+                self.gc_pauses.pop_front();
+            }
+        }
+        if work.kind != RuntimeWorkKind::Suspended {
+            let of_thread = self.work.entry(os_tid).or_default();
+            of_thread.push_back(RuntimeWork { os_tid, ..work });
+            if of_thread.len() > MAX_WORK {
+                of_thread.pop_front();
+            }
+        }
+    }
+
+    fn wall_tick(&mut self, tick: &WallTick) {
+        let previous = self.last_wall.replace(tick.time);
+        self.observer.target_stopped += tick.stopped;
+        // The first tick says only who is there: it stands for no time yet.
+        let Some(previous) = previous else { return };
+        let elapsed = tick.time.saturating_sub(previous);
+        let in_gc: u64 = self
+            .gc_pauses
+            .iter()
+            .map(|(start, end)| (*end).min(tick.time).saturating_sub((*start).max(previous)))
+            .sum::<u64>()
+            .min(elapsed);
+        for sample in &tick.threads {
+            let os_tid = self.sources.target.host_tid(sample.os_tid);
+            let target = &self.sources.target;
+            let thread = self.definitions.thread(os_tid, || target.thread_name(os_tid));
+            let (stack, truncated) = self.frames.walked(&mut self.definitions, sample.stack);
+            let state = if sample.state == b'R' {
+                ThreadState::Running
+            } else {
+                let (frames, definitions) = (&self.frames, &self.definitions);
+                *self.stack_states.entry(stack.0).or_insert_with(|| {
+                    match waits::classify(frames.leaf_names(definitions, stack)) {
+                        ThreadState::Other => waits::classify_native(target.system_call(os_tid)),
+                        known => known,
+                    }
+                })
+            };
+            let base = Ready {
+                time: tick.time,
+                os_tid,
+                thread,
+                stack,
+                weight: elapsed - in_gc,
+                state,
+                truncated,
+                runtime_leaf: false,
+            };
+            let before = self.wall.len();
+            if in_gc > 0 {
+                self.wall.push(Ready { weight: in_gc, state: ThreadState::Gc, ..base });
+            }
+            if base.weight > 0 {
+                self.wall.push(base);
+            }
+            self.count("wall", (self.wall.len() - before) as u64);
+        }
+    }
+
+    fn exception(&mut self, exception: Exception) {
+        let os_tid = self.sources.target.host_tid(exception.os_tid);
+        let target = &self.sources.target;
+        let thread = self.definitions.thread(os_tid, || target.thread_name(os_tid));
+        let (stack, _) = self.frames.walked(&mut self.definitions, Some(exception.stack));
+        let sample = ExceptionSample {
+            time: exception.time,
+            thread,
+            ty: self.definitions.ty(&self.frames.class_name(exception.class)),
+            message: exception.message,
+            stack,
+            weight: exception.weight,
+            caught_by: None,
+            time_to_catch: None,
+        };
+        self.exceptions.insert(exception.sequence, (sample, Instant::now()));
+    }
+
+    fn write_exception(&mut self, sequence: u64) {
+        if let Some((sample, _)) = self.exceptions.remove(&sequence) {
+            self.write_definitions();
+            self.write(&SessionRecord::Exception(sample));
+        }
+    }
+
+    fn settle_exceptions(&mut self, all: bool) {
+        let mut due: Vec<u64> = self
+            .exceptions
+            .iter()
+            .filter(|(_, (_, since))| all || since.elapsed() > CATCH_LIMIT)
+            .map(|(sequence, _)| *sequence)
+            .collect();
+        due.sort_unstable();
+        for sequence in due {
+            self.write_exception(sequence);
+        }
+    }
+
+    // EventPipe
+
+    fn take_events(&mut self) {
+        let Some(events) = &self.sources.events else { return };
+        let mut taken = Vec::new();
+        while let Ok(event) = events.incoming.try_recv() {
+            taken.push(event);
+        }
+        for event in taken {
+            self.event(event);
+        }
+    }
+
+    fn event(&mut self, event: FromEvents) {
+        match event {
+            FromEvents::Gc(gc) => {
+                self.count("gc", 1);
+                self.write(&SessionRecord::Gc(gc));
+            }
+            FromEvents::Pause(pause) => self.write(&SessionRecord::Pause(pause)),
+            FromEvents::Lost(count) => self.drop_sample("EventPipe events lost by the runtime", count),
+            FromEvents::Failed(message) => self.note(message),
+        }
+    }
+
+    // Writing
+
+    /// Writes the samples up to a time, in order.
+    fn emit(&mut self, until: u64) {
+        // Samples that wait for the agent hold back those after them, so that all come in order.
+        let until = self.waiting.iter().map(|waiting| waiting.sample.time).min().map_or(until, |time| time.min(until));
+        let cpu = self.batch(until, |pump| &mut pump.cpu);
+        let wall = self.batch(until, |pump| &mut pump.wall);
+        self.write_definitions();
+        if let Some(batch) = cpu {
+            self.write(&SessionRecord::CpuSamples(batch));
+        }
+        if let Some(batch) = wall {
+            self.write(&SessionRecord::WallSamples(batch));
+        }
+    }
+
+    fn batch(&mut self, until: u64, which: impl Fn(&mut Self) -> &mut Vec<Ready>) -> Option<SampleBatch> {
+        let samples = which(self);
+        samples.sort_by_key(|sample| sample.time);
+        let due = samples.partition_point(|sample| sample.time < until);
+        let due: Vec<Ready> = samples.drain(..due).collect();
+        let start = due.first()?.time;
+        let mut batch = SampleBatch { start, ..SampleBatch::default() };
+        let mut last = start;
+        for sample in due {
+            let work = sample.runtime_leaf.then(|| self.work_at(sample.os_tid, sample.time)).flatten();
+            let stack = match work {
+                Some(kind) => self.frames.name_runtime_work(&mut self.definitions, sample.stack, kind),
+                None => sample.stack,
+            };
+            batch.time_delta.push(sample.time - last);
+            last = sample.time;
+            batch.thread.push(sample.thread);
+            batch.stack.push(stack);
+            batch.weight.push(sample.weight);
+            batch.state.push(sample.state);
+            batch.truncated.push(sample.truncated);
+        }
+        Some(batch)
+    }
+
+    /// What a thread did for the runtime at a time. A compilation inside a collection cannot be; the most recent
+    /// interval that holds the time wins.
+    fn work_at(&self, os_tid: u32, time: u64) -> Option<RuntimeWorkKind> {
+        let of_thread = self.work.get(&os_tid)?;
+        let found = of_thread.iter().rev().find(|work| (work.start..=work.end).contains(&time))?;
+        Some(found.kind)
+    }
+
+    fn every_second(&mut self) {
+        self.update_observer();
+        let observer = self.observer.clone();
+        self.write(&SessionRecord::Observer(observer));
+        let mut samples: Vec<(&'static str, u64)> = self.counts.iter().map(|(id, count)| (*id, *count)).collect();
+        samples.sort_unstable();
+        let dropped = self.observer.dropped.iter().map(|(_, count)| count).sum();
+        let bytes = self.sources.out.0.as_ref().map_or(0, SessionWriter::bytes_written);
+        let mut progress = self.progress();
+        progress.samples = samples;
+        progress.dropped = dropped;
+        progress.bytes = bytes;
+    }
+
+    fn update_observer(&mut self) {
+        let own = clock_gettime(ClockId::ProcessCPUTime);
+        self.observer.time = now();
+        self.observer.own_cpu = own.tv_sec as u64 * 1_000_000_000 + own.tv_nsec as u64;
+        self.observer.target_memory = self.agent_status.memory;
+        self.observer.target_cpu = self.agent_status.cpu;
+        let mut dropped: Vec<(String, u64)> =
+            self.dropped.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect();
+        dropped.extend(self.agent_status.dropped.iter().filter(|(_, count)| *count > 0).cloned());
+        dropped.sort();
+        self.observer.dropped = dropped;
+        let mut counters = self.agent_status.counters.clone();
+        counters.extend(self.frames.counters());
+        self.observer.counters = counters;
+    }
+
+    // The end
+
+    /// The exit code of a launched command that has ended; whoever waits for the command tells it.
+    fn exit_code(&self, reason: EndReason) -> Option<i32> {
+        let told = self.sources.exit_code.as_ref().filter(|_| reason == EndReason::ProcessExited)?;
+        let deadline = Instant::now() + EXIT_LIMIT;
+        while told.get().is_none() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        told.get().copied()
+    }
+
+    fn finish(mut self) -> Result<SessionSummary, RecordError> {
+        self.stage("finishing");
+        let end_of_samples = now();
+        self.take_cpu(Duration::ZERO);
+        self.sources.cpu.stop();
+        // What was sampled deserves its names: a last chance for the agent to resolve them.
+        let deadline = Instant::now() + RESOLVE_LIMIT;
+        while !self.waiting.is_empty() && !self.closed && self.bye.is_none() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(2));
+            self.take_agent();
+            self.retry_waiting(false);
+            self.ask();
+        }
+        let mut rest = Vec::new();
+        if let Some(events) = &mut self.sources.events {
+            events.finish(&mut rest);
+        }
+        for event in rest {
+            self.event(event);
+        }
+        let mut reason = EndReason::Stopped;
+        if !self.closed {
+            let asked = self.bye.is_none().then(Instant::now);
+            if asked.is_some() {
+                let _ = self.sources.link.send(&Control::Stop);
+            }
+            // The agent says goodbye, closes, and asks the runtime to let go of it.
+            let deadline = Instant::now() + BYE_LIMIT;
+            while !self.closed && Instant::now() < deadline {
+                self.take_agent();
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            if !self.closed {
+                self.note("the agent did not confirm that it left the process; it leaves when clrscope ends".into());
+            } else if let (Some(asked), Some(ByeReason::Stopped)) = (asked, self.bye) {
+                // The runtime looks only now and then whether it can let go; until it has, nobody else can attach.
+                let left = self.sources.target.wait_unloaded(&self.sources.library, BYE_LIMIT);
+                self.timings.detach = left.map(|()| asked.elapsed());
+            }
+        }
+        match self.bye {
+            Some(ByeReason::Shutdown) => reason = EndReason::ProcessExited,
+            Some(ByeReason::Stopped) => {}
+            Some(ByeReason::Failed | ByeReason::Skipped) => reason = EndReason::AgentLost,
+            None => {
+                self.sources.target.wait_exit(Duration::from_millis(300));
+                reason = match (self.sources.target.is_alive(), self.closed) {
+                    (false, _) => EndReason::ProcessExited,
+                    (true, true) => EndReason::AgentLost,
+                    (true, false) => EndReason::Stopped,
+                };
+            }
+        }
+        self.retry_waiting(true);
+        self.settle_exceptions(true);
+        self.emit(u64::MAX);
+        self.every_second();
+        let exit_code = self.exit_code(reason);
+        let end = SessionEnd { time: end_of_samples.max(self.start), reason, exit_code };
+        self.write(&SessionRecord::End(end));
+        let mut samples: Vec<(&'static str, u64)> = self.counts.iter().map(|(id, count)| (*id, *count)).collect();
+        samples.sort_unstable();
+        let path = self.sources.path.clone().unwrap_or_default();
+        let closed = match (self.failure.take(), self.sources.out.0.take()) {
+            (Some(error), _) => Err(error),
+            (None, None) => Ok(()),
+            (None, Some(writer)) => writer.finish().and_then(|mut file| Ok(file.flush()?)),
+        };
+        closed.map_err(|source| RecordError::Output { path, source })?;
+        self.stage("done");
+        Ok(SessionSummary {
+            pid: self.sources.info.pid,
+            process_name: self.sources.info.process_name.clone(),
+            path: self.sources.path.clone(),
+            duration: Duration::from_nanos(end_of_samples.saturating_sub(self.start)),
+            engine: self.sources.cpu.description().to_owned(),
+            samples,
+            observer: self.observer,
+            notes: self.notes,
+            end: reason,
+            timings: self.timings,
+        })
+    }
+}

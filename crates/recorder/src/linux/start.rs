@@ -1,0 +1,208 @@
+//! What attach and launch have in common: from an agent that said hello to a pump that runs.
+
+use super::{
+    cpu::CpuSource,
+    events::Events,
+    link::AgentLink,
+    place::{Place, random},
+    pump::{Out, Pump, Sources, now},
+    target::Target,
+};
+use crate::{EngineChoice, Progress, RecordError, RecordOptions, StopHandle};
+use diagnostics::{EventPipeConfig, Port, Provider};
+use session::{Entry, LiveSink, LiveStream, ProfilerRun, SessionInfo, SessionWriter, Tee, live};
+use std::{
+    fs::File,
+    io::BufWriter,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, OnceLock},
+    time::{SystemTime, UNIX_EPOCH},
+};
+use wire::{CpuEngine, ProfilerConfig, SessionConfig};
+
+/// Records that may wait for a live view.
+const LIVE_QUEUE: usize = 16 << 10;
+
+/// Most frames of a stack that the agent walks.
+const MAX_FRAMES: u32 = 512;
+
+/// Opens the CPU engine that was asked for, or the best that works.
+pub(super) fn open_cpu(target: &Target, options: &RecordOptions) -> Result<CpuSource, RecordError> {
+    if !options.profilers.iter().any(|selection| selection.spec.id == "cpu") {
+        return Ok(CpuSource::off());
+    }
+    match options.engine {
+        EngineChoice::KernelRing => CpuSource::kernel_ring(target.pid, options.rate_hz)
+            .map_err(|error| RecordError::Engine { engine: "kernel-ring", reason: error.to_string() }),
+        EngineChoice::Signals => Ok(CpuSource::inside(CpuEngine::Signals, options.rate_hz, None)),
+        EngineChoice::SuspendWalk => Ok(CpuSource::inside(CpuEngine::SuspendWalk, options.rate_hz, None)),
+        EngineChoice::Auto => Ok(match CpuSource::kernel_ring(target.pid, options.rate_hz) {
+            Ok(source) => source,
+            Err(error) => CpuSource::inside(CpuEngine::Signals, options.rate_hz, Some(error.to_string())),
+        }),
+    }
+}
+
+/// The configuration for the agent.
+pub(super) fn config(
+    place: &Place,
+    options: &RecordOptions,
+    cpu: CpuEngine,
+    launched: bool,
+) -> Result<SessionConfig, RecordError> {
+    let mut token = [0; 16];
+    for half in token.chunks_mut(8) {
+        let bytes = random().map_err(|source| RecordError::Io { what: "reading /dev/urandom".into(), source })?;
+        half.copy_from_slice(&bytes.to_le_bytes());
+    }
+    Ok(SessionConfig {
+        protocol: wire::PROTOCOL_VERSION,
+        socket: place.socket_path().display().to_string(),
+        token,
+        profilers: options
+            .profilers
+            .iter()
+            .map(|selection| ProfilerConfig { id: selection.spec.id.to_owned(), params: selection.params.clone() })
+            .collect(),
+        cpu,
+        rate_hz: options.rate_hz,
+        max_frames: MAX_FRAMES,
+        launched,
+    })
+}
+
+/// The engine that a launch asks the agent for: the choice is made before there is a process.
+pub(super) fn engine_for_launch(options: &RecordOptions) -> Result<CpuEngine, RecordError> {
+    let own = Target::new(std::process::id())
+        .map_err(|source| RecordError::Io { what: "reading /proc/self/stat".into(), source })?;
+    open_cpu(&own, options).map(|source| source.engine)
+}
+
+/// Both ends of the live view, where one was asked for.
+pub(super) fn live_pair(options: &RecordOptions) -> (Option<LiveSink>, Option<LiveStream>) {
+    options.live.then(|| live(LIVE_QUEUE)).unzip()
+}
+
+/// A session file that is removed again unless something was recorded into it. It is made first of all, so that
+/// a place that cannot be written is told before the target is touched.
+#[derive(Debug)]
+pub(super) struct OutputFile {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl OutputFile {
+    pub fn create(path: &Path) -> Result<Self, RecordError> {
+        match File::create(path) {
+            Ok(file) => Ok(Self { path: path.to_owned(), file: Some(file) }),
+            Err(source) => Err(RecordError::Output { path: path.to_owned(), source: source.into() }),
+        }
+    }
+
+    fn writer(mut self) -> Result<SessionWriter<BufWriter<File>>, RecordError> {
+        let Some(file) = self.file.take() else { unreachable!("a file is taken once") };
+        let path = std::mem::take(&mut self.path);
+        SessionWriter::new(BufWriter::new(file), env!("CARGO_PKG_VERSION"))
+            .map_err(|source| RecordError::Output { path, source })
+    }
+}
+
+impl Drop for OutputFile {
+    fn drop(&mut self) {
+        if self.file.is_some() {
+            // Nothing was recorded; a file that is gone already is as good.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// An agent that said hello, and what is needed to record with it.
+pub(super) struct Start {
+    pub target: Target,
+    pub link: AgentLink,
+    pub cpu: CpuSource,
+    pub entry: Entry,
+    pub name: String,
+    pub command_line: String,
+    pub port: Option<Port>,
+    pub output: Option<OutputFile>,
+    pub live: Option<LiveSink>,
+    pub stop: StopHandle,
+    pub progress: Arc<Mutex<Progress>>,
+    /// Where the exit code of the process will stand, if it is the command that we launched.
+    pub exit_code: Option<Arc<OnceLock<i32>>>,
+    /// When the runtime was asked to load the agent; `None` where it did so as it started.
+    pub requested: Option<u64>,
+    /// Name of the agent's file.
+    pub library: String,
+}
+
+impl Start {
+    /// Opens the session file and the EventPipe session.
+    pub fn pump(self, options: &RecordOptions) -> Result<Pump, RecordError> {
+        let path = self.output.as_ref().map(|output| output.path.clone());
+        let writer = self.output.map(OutputFile::writer).transpose()?;
+        let out: Out = Tee(writer, self.live);
+
+        let providers: Vec<Provider> = options
+            .profilers
+            .iter()
+            .flat_map(|selection| selection.spec.event_pipe)
+            .map(|provider| Provider::new(provider.provider, provider.keywords, provider.level))
+            .collect();
+        let config = EventPipeConfig::new(providers);
+        let events = match &self.port {
+            _ if config.providers.is_empty() => None,
+            Some(port) => Some(Events::start(port, &config)?),
+            None => Some(Events::start_later(self.target.pid, config)?),
+        };
+
+        let [major, minor, build, _] = self.link.hello.runtime;
+        let info = SessionInfo {
+            tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: self.target.pid,
+            process_name: self.name,
+            command_line: self.command_line,
+            runtime: format!("{major}.{minor}.{build}"),
+            platform: format!("linux-{}", if cfg!(target_arch = "x86_64") { "x64" } else { "arm64" }),
+            entry: self.entry,
+            start_unix_ms: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64),
+            start: now(),
+            cpus: std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32),
+            profilers: options
+                .profilers
+                .iter()
+                .map(|selection| ProfilerRun {
+                    id: selection.spec.id.to_owned(),
+                    engine: match selection.spec.id {
+                        "cpu" => self.cpu.description().to_owned(),
+                        "wall" => "suspend and walk, only threads that ran since the last tick".to_owned(),
+                        "exceptions" => "runtime callbacks, adaptive sampling".to_owned(),
+                        _ => "EventPipe".to_owned(),
+                    },
+                    rate_hz: match selection.spec.id {
+                        "cpu" => Some(options.rate_hz),
+                        _ => selection.param("rate").and_then(|rate| rate.parse().ok()),
+                    },
+                    params: selection.params.clone(),
+                })
+                .collect(),
+        };
+        let sources = Sources {
+            target: self.target,
+            link: self.link,
+            cpu: self.cpu,
+            events,
+            info,
+            path,
+            out,
+            duration: options.duration,
+            stop: self.stop,
+            progress: self.progress,
+            exit_code: self.exit_code,
+            requested: self.requested,
+            library: self.library,
+        };
+        Ok(Pump::new(sources))
+    }
+}

@@ -1,0 +1,123 @@
+//! The process that is recorded, as the recorder needs it.
+
+use super::place::Viewer;
+use diagnostics::proc;
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+/// A process, by its id in our pid namespace.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub pid: u32,
+    /// When the process started, in clock ticks since boot: tells a process from a later one of the same number.
+    start_ticks: u64,
+    /// Whether its pid namespace is another one than ours, so that the agent's thread ids need translation.
+    foreign_pids: bool,
+    host_tids: RefCell<HashMap<u32, u32>>,
+}
+
+impl Target {
+    pub fn new(pid: u32) -> std::io::Result<Self> {
+        let start_ticks = proc::stat(pid)?.start_ticks;
+        let foreign_pids = proc::ns_pid(pid).is_ok_and(|inner| inner != pid);
+        Ok(Self { pid, start_ticks, foreign_pids, host_tids: RefCell::default() })
+    }
+
+    /// Who has to see the agent's folder.
+    pub fn viewer(&self) -> std::io::Result<Viewer> {
+        let status = proc::status(self.pid)?;
+        let tmp = proc::environ(self.pid).ok().and_then(|variables| {
+            variables.into_iter().find(|(name, _)| name == "TMPDIR").map(|(_, value)| PathBuf::from(value))
+        });
+        Ok(Viewer {
+            root: proc::root_path(self.pid, Path::new("/")),
+            tmp: tmp.filter(|path| path.is_absolute()),
+            owner: (status.uid, status.gid),
+        })
+    }
+
+    /// A thread id of the target's pid namespace in ours. A thread that ended meanwhile keeps its own number.
+    pub fn host_tid(&self, inner: u32) -> u32 {
+        if !self.foreign_pids {
+            return inner;
+        }
+        let mut known = self.host_tids.borrow_mut();
+        if let Some(tid) = known.get(&inner) {
+            return *tid;
+        }
+        for tid in proc::threads(self.pid).unwrap_or_default() {
+            if let Ok(ns_tid) = proc::ns_tid(self.pid, tid) {
+                known.insert(ns_tid, tid);
+            }
+        }
+        *known.entry(inner).or_insert(inner)
+    }
+
+    /// Its threads, with the names that the system has for them.
+    pub fn threads(&self) -> Vec<(u32, Option<String>)> {
+        let threads = proc::threads(self.pid).unwrap_or_default();
+        threads.into_iter().map(|tid| (tid, self.thread_name(tid))).collect()
+    }
+
+    /// The name that the system has for a thread.
+    pub fn thread_name(&self, tid: u32) -> Option<String> {
+        proc::thread_comm(self.pid, tid).ok().filter(|name| !name.is_empty())
+    }
+
+    /// The system call in which a thread waits, by number. `None` where it runs, or where we may not see it
+    /// (`/proc/<pid>/task/<tid>/syscall` needs the rights of a debugger).
+    pub fn system_call(&self, tid: u32) -> Option<u32> {
+        let line = std::fs::read_to_string(format!("/proc/{}/task/{tid}/syscall", self.pid)).ok()?;
+        line.split_whitespace().next()?.parse().ok()
+    }
+
+    /// Whether it still runs.
+    pub fn is_alive(&self) -> bool {
+        proc::stat(self.pid).is_ok_and(|stat| stat.start_ticks == self.start_ticks && !stat.state.is_over())
+    }
+
+    /// Waits until no library of this file name is loaded any more, or until the process has ended. `None` when time is
+    /// up, or when we may not see what is loaded.
+    pub fn wait_unloaded(&self, library: &str, limit: Duration) -> Option<()> {
+        let deadline = Instant::now() + limit;
+        while self.is_alive() {
+            let maps = proc::maps(self.pid).ok()?;
+            let is_it = |path: &Path| path.to_string_lossy().contains(library);
+            // A process on its way out has no maps at all.
+            if !maps.is_empty() && !maps.iter().any(|map| map.file().is_some_and(is_it)) {
+                break;
+            }
+            if Instant::now() >= deadline {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Some(())
+    }
+
+    /// Waits until it has ended, within a limit.
+    pub fn wait_exit(&self, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        while self.is_alive() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_is_waited_for_until_it_is_gone() {
+        let own = Target::new(std::process::id()).unwrap();
+        assert_eq!(own.wait_unloaded("libclrscope-0badcafe.so", Duration::ZERO), Some(()));
+        let began = Instant::now();
+        assert_eq!(own.wait_unloaded("libc.so", Duration::from_millis(30)), None);
+        assert!(began.elapsed() >= Duration::from_millis(30));
+    }
+}

@@ -1,0 +1,166 @@
+//! What a waiting thread waits for, told from the managed frames at its leaf.
+
+use session::ThreadState;
+
+/// How many frames from the leaf are looked at: waits of the base library are less deep than that.
+const DEPTH: usize = 24;
+
+/// One rule: a type (an exact name, or a prefix that ends in `*`), a method (likewise), and what it means.
+struct Rule(&'static str, &'static str, ThreadState);
+
+/// From the most to the least telling. The first rule that holds for any of the frames above user code wins, so
+/// that `Task.Wait`, which blocks on a monitor, is a wait for a task and not for a lock.
+const RULES: &[Rule] = &[
+    // Idle and housekeeping threads of the runtime and its libraries.
+    Rule("System.Threading.PortableThreadPool+WorkerThread", "WaitForRequest", ThreadState::Idle),
+    Rule("System.Threading.LowLevelLifoSemaphore", "*", ThreadState::Idle),
+    Rule("System.Threading.PortableThreadPool+GateThread", "*", ThreadState::Idle),
+    Rule("System.Threading.PortableThreadPool+WaitThread", "*", ThreadState::Idle),
+    Rule("System.Threading.TimerQueue", "TimerThread", ThreadState::Idle),
+    Rule("System.Net.Sockets.SocketAsyncEngine*", "*", ThreadState::Io),
+    Rule("System.Threading.Tasks.Task*", "Wait*", ThreadState::Task),
+    Rule("System.Threading.Tasks.Task*", "InternalWait*", ThreadState::Task),
+    Rule("System.Threading.Tasks.Task*", "SpinThenBlockingWait", ThreadState::Task),
+    Rule("System.Threading.Tasks.Task*", "GetResultCore", ThreadState::Task),
+    Rule("System.Runtime.CompilerServices.TaskAwaiter*", "*", ThreadState::Task),
+    // Sleep.
+    Rule("System.Threading.Thread", "Sleep*", ThreadState::Sleep),
+    Rule("System.Threading.Thread", "UninterruptibleSleep*", ThreadState::Sleep),
+    Rule("System.Threading.Thread", "Join*", ThreadState::Lock),
+    // Input and output.
+    Rule("System.Net.*", "*", ThreadState::Io),
+    Rule("System.IO.*", "*", ThreadState::Io),
+    Rule("System.Console*", "*", ThreadState::Io),
+    Rule("System.ConsolePal*", "*", ThreadState::Io),
+    Rule("System.Diagnostics.Process*", "*", ThreadState::Io),
+    Rule("Microsoft.Win32.SafeHandles.Safe*", "*", ThreadState::Io),
+    Rule("Interop+Sys", "*", ThreadState::Io),
+    Rule("Interop+*Ssl*", "*", ThreadState::Io),
+    Rule("Interop+Crypto", "*", ThreadState::Io),
+    // Locks and signals.
+    Rule("System.Threading.Monitor", "*", ThreadState::Lock),
+    Rule("System.Threading.Lock*", "*", ThreadState::Lock),
+    Rule("System.Threading.WaitHandle", "*", ThreadState::Lock),
+    Rule("System.Threading.ManualResetEventSlim", "*", ThreadState::Lock),
+    Rule("System.Threading.SemaphoreSlim", "*", ThreadState::Lock),
+    Rule("System.Threading.ReaderWriterLock*", "*", ThreadState::Lock),
+    Rule("System.Threading.CountdownEvent", "*", ThreadState::Lock),
+    Rule("System.Threading.Barrier", "*", ThreadState::Lock),
+    Rule("System.Threading.SpinWait", "*", ThreadState::Lock),
+    Rule("System.Threading.LowLevel*", "*", ThreadState::Lock),
+    Rule("System.Threading.WaitSubsystem*", "*", ThreadState::Lock),
+    Rule("System.GC", "*", ThreadState::Gc),
+];
+
+/// System calls in which threads wait for files and sockets, by their x86-64 and arm64 numbers (`unistd_64.h`).
+#[cfg(target_arch = "x86_64")]
+const IO_CALLS: &[u32] =
+    &[0, 1, 7, 17, 18, 19, 20, 23, 42, 43, 44, 45, 46, 47, 61, 72, 74, 75, 232, 247, 270, 271, 281, 288];
+#[cfg(not(target_arch = "x86_64"))]
+const IO_CALLS: &[u32] = &[22, 63, 64, 65, 66, 67, 68, 72, 73, 82, 83, 95, 202, 203, 206, 207, 211, 212, 242, 260];
+
+/// System calls in which threads sleep.
+#[cfg(target_arch = "x86_64")]
+const SLEEP_CALLS: &[u32] = &[35, 230];
+#[cfg(not(target_arch = "x86_64"))]
+const SLEEP_CALLS: &[u32] = &[101, 115];
+
+/// Classifies a wait in which a method of the program itself is the leaf, by the system call where it is known. The
+/// runtime's own slow path of `lock` is native code that shows no frame up to .NET 9, so that is what it is unless
+/// the system call says that the method called native code which waits for something else.
+pub(super) fn classify_native(system_call: Option<u32>) -> ThreadState {
+    match system_call {
+        Some(call) if IO_CALLS.contains(&call) => ThreadState::Io,
+        Some(call) if SLEEP_CALLS.contains(&call) => ThreadState::Sleep,
+        _ => ThreadState::Lock,
+    }
+}
+
+/// Classifies a wait by the frames `(type, method)` from the leaf on. Frames behind the first one that is not of
+/// the base library are not looked at: they say who waits, not for what.
+pub(super) fn classify<'a>(frames: impl Iterator<Item = (&'a str, &'a str)>) -> ThreadState {
+    let mut best: Option<usize> = None;
+    let mut any = false;
+    for (ty, method) in frames.take(DEPTH) {
+        any = true;
+        if !(ty.starts_with("System.") || ty.starts_with("Interop") || ty.starts_with("Microsoft.Win32.")) {
+            break;
+        }
+        let before = best.unwrap_or(RULES.len());
+        let found = RULES.iter().take(before).position(|rule| matches(rule.0, ty) && matches(rule.1, method));
+        best = found.or(best);
+    }
+    match best.and_then(|index| RULES.get(index)) {
+        Some(rule) => rule.2,
+        // No managed frame at all: a pool worker without work, the finalizer thread.
+        None if !any => ThreadState::Idle,
+        None => ThreadState::Other,
+    }
+}
+
+/// Matches a pattern with at most two `*`: at its end, and before a middle part.
+fn matches(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
+    let mut rest = rest;
+    let mut open = false;
+    for part in parts {
+        open = part.is_empty();
+        match rest.find(part) {
+            Some(at) => rest = rest.get(at + part.len()..).unwrap_or_default(),
+            None => return false,
+        }
+    }
+    open || rest.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(frames: &[(&'static str, &'static str)]) -> ThreadState {
+        classify(frames.iter().copied())
+    }
+
+    #[test]
+    fn patterns() {
+        assert!(matches("a*", "abc") && matches("a*", "a") && matches("*", "") && matches("a", "a"));
+        assert!(!matches("a", "ab") && !matches("b*", "ab"));
+        assert!(matches("Interop+*Ssl*", "Interop+OpenSsl") && !matches("Interop+*Ssl*", "Interop+Sys"));
+    }
+
+    #[test]
+    fn waits_are_told_by_their_outer_meaning() {
+        let monitor = ("System.Threading.Monitor", "ObjWait");
+        let slim = ("System.Threading.ManualResetEventSlim", "Wait");
+        assert_eq!(class(&[monitor, ("App.Program", "Run")]), ThreadState::Lock);
+        let task = ("System.Threading.Tasks.Task", "SpinThenBlockingWait");
+        assert_eq!(class(&[monitor, slim, task, ("App.Program", "Run")]), ThreadState::Task);
+        assert_eq!(class(&[("System.Threading.Thread", "SleepInternal"), ("App.Program", "Run")]), ThreadState::Sleep);
+        assert_eq!(
+            class(&[("Interop+Sys", "Receive"), ("System.Net.Sockets.SocketPal", "SysReceive"), ("App.X", "Y")]),
+            ThreadState::Io
+        );
+        assert_eq!(
+            class(&[
+                ("System.Threading.LowLevelLifoSemaphore", "WaitForSignal"),
+                ("System.Threading.PortableThreadPool+WorkerThread", "WorkerThreadStart"),
+                ("System.Threading.Thread", "StartCallback")
+            ]),
+            ThreadState::Idle
+        );
+    }
+
+    #[test]
+    fn a_method_of_the_program_that_waits_is_in_a_lock_or_in_native_code() {
+        assert_eq!(classify_native(None), ThreadState::Lock);
+        assert_eq!(classify_native(Some(IO_CALLS[0])), ThreadState::Io);
+        assert_eq!(classify_native(Some(SLEEP_CALLS[0])), ThreadState::Sleep);
+    }
+
+    #[test]
+    fn user_frames_do_not_count() {
+        assert_eq!(class(&[("App.Monitor", "Enter"), ("System.Threading.Monitor", "Enter")]), ThreadState::Other);
+        assert_eq!(class(&[]), ThreadState::Idle);
+    }
+}

@@ -1,0 +1,46 @@
+use crate::AgentFile;
+use profilers::Selection;
+use std::{path::PathBuf, time::Duration};
+
+/// What to record, and how.
+#[derive(Clone, Debug)]
+pub struct RecordOptions {
+    /// The profilers to run.
+    pub profilers: Vec<Selection>,
+    /// CPU samples per second and running thread, 1 to 1000.
+    pub rate_hz: u32,
+    /// Who takes CPU samples.
+    pub engine: EngineChoice,
+    /// When to stop by itself; `None` to go on until stopped or until the process ends.
+    pub duration: Option<Duration>,
+    /// Where the session goes; `None` to write no file (a live view).
+    pub output: Option<PathBuf>,
+    /// Whether somebody watches: [`crate::Recording::subscribe`] then gives the records as they are made.
+    pub live: bool,
+    /// The agent to send in.
+    pub agent: AgentFile,
+}
+
+/// Who takes CPU samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EngineChoice {
+    /// The best that the machine allows: the order below.
+    #[default]
+    Auto,
+    /// The kernel, into a ring read from outside: nothing of ours runs on the target's threads.
+    KernelRing,
+    /// Timer signals inside the target.
+    Signals,
+    /// The runtime is suspended and its threads are walked.
+    SuspendWalk,
+}
+
+impl EngineChoice {
+    /// All choices and their words on the command line.
+    pub const ALL: [(Self, &'static str); 4] = [
+        (Self::Auto, "auto"),
+        (Self::KernelRing, "kernel-ring"),
+        (Self::Signals, "signals"),
+        (Self::SuspendWalk, "suspend-walk"),
+    ];
+}

@@ -1,0 +1,52 @@
+//! Systems on which recording is not built yet.
+
+use crate::{Progress, RecordError, RecordOptions, StopHandle, Summary};
+use diagnostics::DotnetProcess;
+use session::LiveStream;
+use std::{convert::Infallible, ffi::OsString};
+
+/// A recording: there can be none here.
+#[derive(Debug)]
+pub struct Recording(Infallible);
+
+/// Refuses: recording is not built for this system.
+pub fn attach(_process: &DotnetProcess, _options: RecordOptions) -> Result<Recording, RecordError> {
+    Err(RecordError::Unsupported(std::env::consts::OS))
+}
+
+/// Refuses: recording is not built for this system.
+pub fn launch(_command: Vec<OsString>, _options: RecordOptions) -> Result<Recording, RecordError> {
+    Err(RecordError::Unsupported(std::env::consts::OS))
+}
+
+impl Recording {
+    /// A handle that ends the recording.
+    pub fn stop_handle(&self) -> StopHandle {
+        match self.0 {}
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        match self.0 {}
+    }
+
+    /// The records as they are made.
+    pub fn subscribe(&mut self) -> Option<LiveStream> {
+        match self.0 {}
+    }
+
+    /// Process id of a launched command while it runs.
+    pub fn command_pid(&self) -> Option<u32> {
+        match self.0 {}
+    }
+
+    /// Whether [`Self::wait`] would return at once.
+    pub fn is_finished(&self) -> bool {
+        match self.0 {}
+    }
+
+    /// Waits for the end.
+    pub fn wait(self) -> Result<Summary, RecordError> {
+        match self.0 {}
+    }
+}

@@ -1,0 +1,88 @@
+use session::{EndReason, ObserverStatus};
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+/// Ends a recording from another thread or a signal handler's loop; the session is still written.
+#[derive(Clone, Debug, Default)]
+pub struct StopHandle(Arc<AtomicBool>);
+
+impl StopHandle {
+    /// Asks the recording to end.
+    pub fn stop(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Whether somebody asked.
+    pub fn is_stopped(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// How far a recording is.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// What happens now, in a few words.
+    pub stage: String,
+    /// Since the first sample could be taken.
+    pub elapsed: Duration,
+    /// Samples or events kept so far, by profiler id.
+    pub samples: Vec<(&'static str, u64)>,
+    /// What was dropped so far, of all kinds.
+    pub dropped: u64,
+    /// Bytes of session written so far.
+    pub bytes: u64,
+}
+
+/// What a recording left behind.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// One for each process: the target, or every .NET process of a launched command.
+    pub sessions: Vec<SessionSummary>,
+    /// Exit code of a launched command, 128 + n where signal n ended it.
+    pub exit_code: Option<i32>,
+}
+
+/// What the recording of one process left behind.
+#[derive(Clone, Debug)]
+pub struct SessionSummary {
+    /// The process, in clrscope's pid namespace.
+    pub pid: u32,
+    /// Its name.
+    pub process_name: String,
+    /// The session file, where one was asked for.
+    pub path: Option<PathBuf>,
+    /// Duration.
+    pub duration: Duration,
+    /// The CPU engine used, in words; empty without the `cpu` profiler.
+    pub engine: String,
+    /// Samples or events kept, by profiler id.
+    pub samples: Vec<(&'static str, u64)>,
+    /// Costs and drops.
+    pub observer: ObserverStatus,
+    /// Things a user should know.
+    pub notes: Vec<String>,
+    /// Why it ended.
+    pub end: EndReason,
+    /// How long coming and going took.
+    pub timings: Timings,
+}
+
+/// How long coming and going took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timings {
+    /// From the attach request to the agent's first instruction in the target (`InitializeForAttach`). `None` for a
+    /// launched process.
+    pub attach_to_initialize: Option<Duration>,
+    /// From the attach request until the first CPU sample was kept, its stack unwound and named. `None` for a launched
+    /// process, and where there was no sample.
+    pub attach_to_first_sample: Option<Duration>,
+    /// From the message that asks the agent to stop until it had left the process. `None` where it did not confirm, or
+    /// left by itself.
+    pub detach: Option<Duration>,
+}

@@ -1,0 +1,154 @@
+//! The signal engine from end to end: CPU samples without the kernel's ring.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod support;
+
+use recorder::{EngineChoice, SessionSummary};
+use session::{SessionReader, SessionRecord};
+use std::{collections::HashMap, fs::File, io::BufReader, path::Path, time::Duration};
+use support::{counter, handles_sigprof, is_mapped, options, record};
+use testkit::{Runtime, Sample, TargetProcess, sample_runtimes};
+
+fn supported() -> impl Iterator<Item = Runtime> {
+    sample_runtimes().into_iter().filter(|runtime| runtime.is_supported())
+}
+
+/// CPU time by the first of these methods that is met from the leaf on.
+fn weights(path: &Path, methods: &[&'static str]) -> HashMap<&'static str, u64> {
+    let (mut functions, mut frames, mut stacks) = (HashMap::new(), HashMap::new(), HashMap::new());
+    let mut weights = HashMap::new();
+    for record in SessionReader::new(BufReader::new(File::open(path).unwrap())).unwrap() {
+        match record.unwrap() {
+            SessionRecord::Function(function) => {
+                let method = methods.iter().find(|method| function.name.split('<').next() == Some(method)).copied();
+                functions.insert(function.id, method);
+            }
+            SessionRecord::Frame(frame) => drop(frames.insert(frame.id, frame.function)),
+            SessionRecord::Stack(stack) => drop(stacks.insert(stack.id, (stack.parent, frames[&stack.frame]))),
+            SessionRecord::CpuSamples(batch) => {
+                for (stack, weight) in batch.stack.iter().zip(&batch.weight) {
+                    let mut next = Some(*stack);
+                    while let Some((parent, function)) = next.and_then(|stack| stacks.get(&stack)) {
+                        if let Some(method) = functions[function] {
+                            *weights.entry(method).or_default() += weight;
+                            break;
+                        }
+                        next = *parent;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    weights
+}
+
+/// Nothing of the agent is left in a process, not even its handler.
+#[track_caller]
+fn assert_clean(process: &mut TargetProcess, summary: &SessionSummary) {
+    assert!(process.is_running(), "{}", process.transcript());
+    assert!(summary.timings.detach.is_some(), "{summary:?}");
+    assert!(!is_mapped(process.pid()), "the library is still mapped");
+    assert!(!handles_sigprof(process.pid()), "the handler is still set");
+}
+
+/// Nearly all stacks reach the root.
+#[track_caller]
+fn assert_whole(summary: &SessionSummary, least: f64) {
+    let complete = counter(summary, "stacks complete") as f64;
+    let broken = counter(summary, "stacks broken") as f64;
+    assert!(complete / (complete + broken) >= least, "{complete} whole, {broken} broken: {:?}", summary.observer);
+}
+
+#[test]
+fn time_is_where_the_program_spends_it() {
+    let folder = tempfile::tempdir().unwrap();
+    for runtime in supported() {
+        let mut process = Sample::named("burn").start(runtime, &["--seconds", "60"]);
+        process.wait_for_ready();
+        let path = folder.path().join(format!("{}.clrscope", runtime.major()));
+        let options = options(EngineChoice::Signals, 1000, Duration::from_secs(4), Some(&path));
+        let summary = record(process.pid(), options);
+        assert_eq!(summary.engine, "timer signals inside the process");
+        assert_eq!(summary.notes, Vec::<String>::new(), "{runtime}");
+        assert_clean(&mut process, &summary);
+        assert_whole(&summary, 0.99);
+        let weights = weights(&path, &["Slow", "Medium", "Light"]);
+        let all: u64 = weights.values().sum();
+        let samples = summary.samples.iter().find(|(id, _)| *id == "cpu").unwrap().1 as f64;
+        // The kernel looks at CPU timers at its own ticks only, 250 times a second on most systems.
+        assert!(samples > 200.0, "{runtime}: {samples}");
+        for (method, truth) in [("Slow", 0.7), ("Medium", 0.2), ("Light", 0.1)] {
+            let found = weights[method] as f64 / all as f64;
+            // Four standard deviations of so many samples, and a point for what the program itself is off by.
+            let tolerance = 4.0 * (truth * (1.0 - truth) / samples).sqrt() + 0.01;
+            assert!((found - truth).abs() < tolerance, "{runtime}: {method} {found}: {weights:?}");
+        }
+        let handler = counter(&summary, "nanoseconds in the signal handler, median");
+        eprintln!("{runtime}: {samples} samples, handler {handler} ns, {weights:?}");
+        assert!(handler > 0);
+    }
+}
+
+#[test]
+fn hard_stacks_are_whole_and_the_program_lives() {
+    for runtime in supported() {
+        let mut process = Sample::named("mixed").start(runtime, &["--seconds", "60"]);
+        process.wait_for_ready();
+        let summary = record(process.pid(), options(EngineChoice::Signals, 1000, Duration::from_secs(4), None));
+        eprintln!("{runtime}: {:?} {:?}", summary.samples, summary.observer);
+        assert_clean(&mut process, &summary);
+        assert_whole(&summary, 0.99);
+    }
+}
+
+#[test]
+fn a_loop_of_null_references_lives() {
+    for runtime in supported() {
+        let mut process = Sample::named("mixed").start(runtime, &["--seconds", "60", "--modes", "nullref,recursion"]);
+        process.wait_for_ready();
+        for _ in 0..2 {
+            let summary = record(process.pid(), options(EngineChoice::Signals, 1000, Duration::from_secs(3), None));
+            assert_clean(&mut process, &summary);
+        }
+    }
+}
+
+#[test]
+fn a_real_application_is_recorded() {
+    for runtime in [Runtime::V10, Runtime::Azmcp9] {
+        let mut process = TargetProcess::azmcp(runtime);
+        process.feed(1).unwrap();
+        let pid = process.pid();
+        let options = options(EngineChoice::Signals, 1000, Duration::from_secs(2), None);
+        let recording = std::thread::spawn(move || record(pid, options));
+        while !recording.is_finished() {
+            process.feed(3).unwrap();
+        }
+        let summary = recording.join().unwrap();
+        eprintln!("{runtime}: {:?} {:?}", summary.samples, summary.observer);
+        assert_clean(&mut process, &summary);
+        assert_whole(&summary, 0.99);
+    }
+}
+
+#[test]
+fn where_the_signal_is_taken_the_runtime_is_walked_instead() {
+    for runtime in supported() {
+        let arguments = ["--seconds", "60", "--modes", "cpu,alloc", "--sigprof"];
+        let mut process = Sample::named("mixed").start(runtime, &arguments);
+        process.wait_for_ready();
+        assert!(handles_sigprof(process.pid()));
+        let summary = record(process.pid(), options(EngineChoice::Signals, 100, Duration::from_secs(2), None));
+        assert_walked(&summary, "SIGPROF already has a handler");
+        assert!(handles_sigprof(process.pid()), "the program's own handler is gone");
+        assert!(process.is_running() && !is_mapped(process.pid()));
+    }
+}
+
+#[track_caller]
+fn assert_walked(summary: &SessionSummary, why: &str) {
+    assert!(summary.notes.iter().any(|note| note.contains("suspend and walk") && note.contains(why)), "{summary:?}");
+    let (_, samples) = summary.samples.iter().find(|(id, _)| *id == "cpu").unwrap();
+    assert!(*samples > 50, "{samples}: {summary:?}");
+}
