@@ -1,0 +1,158 @@
+//! Every sample runs on every runtime, and the truths that they tell about themselves hold.
+
+use serde_json::Value;
+use std::time::Duration;
+use testkit::{Runtime, Sample, TargetProcess, sample_runtimes};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Starts a sample, waits for it to be ready, and gives its truth.
+fn truth_of(name: &str, runtime: Runtime, arguments: &[&str]) -> Value {
+    let mut process = Sample::named(name).start(runtime, arguments);
+    process.wait_for_ready();
+    let truth = process.truth(LIMIT);
+    let status = process.wait(LIMIT).unwrap();
+    assert!(status.success(), "{name} on {runtime}: {status}\n{}", process.transcript());
+    assert_eq!(truth["sample"], name, "{runtime}");
+    truth
+}
+
+#[test]
+fn burn_splits_its_time_as_promised() {
+    for runtime in sample_runtimes() {
+        let truth = truth_of("burn", runtime, &["--seconds", "3"]);
+        for (method, share) in [("slow", 0.7), ("medium", 0.2), ("light", 0.1)] {
+            let measured = truth["methods"][method].as_f64().unwrap();
+            assert!((measured - share).abs() < 0.02, "{runtime}: {method} got {measured}");
+        }
+        assert!(truth["cpu_ns"].as_u64().unwrap() > 500_000_000, "{runtime}: {truth}");
+    }
+}
+
+#[test]
+fn burn_runs_on_the_runtime_below_the_floor() {
+    let truth = truth_of("burn", Runtime::V2_1, &["--seconds", "1"]);
+    assert!(truth["cpu_ns"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn thrower_throws_what_it_was_told() {
+    for runtime in sample_runtimes() {
+        let truth = truth_of("thrower", runtime, &["--count", "500", "--rate", "5000", "--rare", "50"]);
+        let exceptions = truth["exceptions"].as_object().unwrap();
+        assert_eq!(exceptions.len(), 9, "{runtime}: {truth}");
+        let sum: u64 = exceptions.values().map(|known| known["count"].as_u64().unwrap()).sum();
+        assert_eq!(truth["total"].as_u64(), Some(sum), "{runtime}");
+        assert!((500..=501).contains(&sum), "{runtime}: {sum}");
+        let rare = exceptions["Clrscope.Samples.RareException"]["count"].as_u64().unwrap();
+        assert!((8..=10).contains(&rare), "{runtime}: {rare} rare ones");
+    }
+}
+
+#[test]
+fn a_gated_sample_waits_before_and_after() {
+    let mut process = Sample::named("thrower").start(Runtime::V9, &["--count", "20", "--gate"]);
+    process.wait_for_ready();
+    assert!(process.wait_for_line(Duration::from_millis(300), |_| true).is_err(), "it did not wait for `go`");
+    process.send_line("go").unwrap();
+    process.truth(LIMIT);
+    assert!(process.wait(Duration::from_millis(300)).is_err(), "it did not wait before leaving");
+    process.close_stdin();
+    assert!(process.wait(LIMIT).unwrap().success());
+}
+
+#[test]
+fn gcforce_collects_at_least_what_it_induces() {
+    for runtime in sample_runtimes() {
+        let launch = Sample::named("gcforce").launch(runtime, &["--rounds", "5"]).env("COMPlus_GCgen0size", "2000000");
+        let truth = launch.start().truth(LIMIT);
+        let counts: Vec<u64> = truth["by_generation"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
+        assert!(counts.iter().all(|count| *count >= 5), "{runtime}: {truth}");
+        assert!(counts[0] > 5, "{runtime}: the runtime never collected by itself: {truth}");
+        assert_eq!(truth["paused_ms"].is_null(), runtime.major() < 7, "{runtime}: {truth}");
+    }
+}
+
+#[test]
+fn waiter_names_threads_that_the_kernel_knows() {
+    for runtime in sample_runtimes() {
+        let mut process = Sample::named("waiter").start(runtime, &["--seconds", "2", "--threads", "3"]);
+        process.wait_for_ready();
+        let tasks: Vec<String> = std::fs::read_dir(format!("/proc/{}/task", process.pid()))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+            .collect();
+        let truth = process.truth(LIMIT);
+        let threads = truth["threads"].as_object().unwrap();
+        assert_eq!(threads.len(), 12, "{runtime}: {truth}");
+        for (name, thread) in threads {
+            assert!(tasks.contains(&thread["tid"].to_string()), "{runtime}: {name} has no thread {thread}");
+        }
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
+    }
+}
+
+#[test]
+fn mixed_does_everything() {
+    for runtime in sample_runtimes() {
+        let truth = truth_of("mixed", runtime, &["--seconds", "2"]);
+        let done = truth["done"].as_object().unwrap();
+        assert_eq!(done.len(), 12, "{runtime}: {truth}");
+        for (mode, count) in done {
+            assert!(count.as_u64().unwrap() > 0, "{runtime}: {mode} did nothing");
+        }
+    }
+}
+
+#[test]
+fn sickservice_serves_every_endpoint_under_load() {
+    for runtime in sample_runtimes() {
+        let truth = truth_of("sickservice", runtime, &["--seconds", "3", "--load", "8"]);
+        let requests = truth["requests"].as_object().unwrap();
+        for path in ["/report", "/search", "/order", "/stock", "/price", "/health"] {
+            assert!(requests[path].as_u64().unwrap() > 5, "{runtime}: {path}: {truth}");
+        }
+    }
+}
+
+#[test]
+fn throughput_measures_on_request() {
+    for runtime in sample_runtimes() {
+        for work in ["cpu", "alloc", "exceptions", "paced"] {
+            let mut process = Sample::named("throughput").start(runtime, &["--work", work, "--rate", "2000"]);
+            process.wait_for_ready();
+            // On a busy machine one window may hold hardly any CPU time: as many as it takes to say something.
+            let (mut operations, mut exceptions, mut cpu, mut windows) = (0, 0, 0, 0);
+            while cpu < 50_000_000 && windows < 100 {
+                process.send_line("window 300").unwrap();
+                let window = process.truth(LIMIT);
+                operations += window["operations"].as_u64().unwrap();
+                cpu += window["cpu_ns"].as_u64().unwrap();
+                windows += 1;
+                assert!(window["wall_ns"].as_u64().unwrap() >= 299_000_000, "{runtime}: {work}: {window}");
+                exceptions += window["exceptions"].as_u64().unwrap();
+            }
+            assert!(cpu >= 50_000_000 && operations > 100, "{runtime}: {work}: {operations} operations in {cpu} ns");
+            let throws = work == "exceptions" || work == "paced";
+            assert_eq!(exceptions > 0, throws, "{runtime}: {work}: {exceptions} exceptions");
+            process.send_line("quit").unwrap();
+            assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
+        }
+    }
+}
+
+#[test]
+fn azmcp_answers_on_9_and_10() {
+    for runtime in [Runtime::Azmcp9, Runtime::V10] {
+        let mut process = TargetProcess::azmcp_launch(runtime).private_tmp().start();
+        let bytes = process.feed(3).unwrap();
+        assert!(bytes > 10_000, "{runtime}: the list of tools has only {bytes} bytes");
+        let socket = format!("dotnet-diagnostic-{}-", process.pid());
+        let has_socket = std::fs::read_dir(process.tmp().unwrap())
+            .unwrap()
+            .any(|entry| entry.unwrap().file_name().to_string_lossy().starts_with(&socket));
+        assert!(has_socket, "{runtime}: no diagnostic socket in the private TMPDIR");
+        process.close_stdin();
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}");
+    }
+}

@@ -1,0 +1,236 @@
+//! `cargo xtask bench`: what observation costs, measured on real runtimes and printed as one table.
+//!
+//! Two things are compared only within one run and in turns: the workload keeps running, and windows with an observer
+//! alternate with windows without one. What is compared is work done per second of the process's own CPU time, so that
+//! neither other programs nor the observer outside of the process disturb the figure.
+//!
+//! Everything is measured through the program that users have, as `cargo build --release` makes it.
+
+mod costs;
+mod cycles;
+mod endurance;
+mod large;
+mod observe;
+mod slowdown;
+mod split;
+mod table;
+mod work;
+
+use crate::setup;
+use crate::tool::{self, cargo};
+use anyhow::{Result, bail, ensure};
+use clap::{Args, ValueEnum};
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+use table::{Row, markdown};
+use testkit::Runtime;
+
+const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// Options of all benchmarks.
+#[derive(Args, Debug, Clone)]
+pub struct Options {
+    /// What to measure
+    #[arg(value_enum)]
+    pub suite: Suite,
+    /// How many rounds of windows for each slow-down
+    #[arg(long, default_value_t = 15)]
+    pub pairs: usize,
+    /// Length of a window in milliseconds
+    #[arg(long, default_value_t = 500)]
+    pub window: u64,
+    /// How many times to attach and detach on each runtime
+    #[arg(long, default_value_t = 200)]
+    pub cycles: usize,
+    /// Length of each endurance run, in minutes
+    #[arg(long, default_value_t = 10.0)]
+    pub minutes: f64,
+    /// CPU engine of the endurance runs
+    #[arg(long, default_value = "auto")]
+    pub engine: String,
+    /// Profilers of the endurance runs
+    #[arg(long, default_value = "cpu,wall,exceptions,gc")]
+    pub profilers: String,
+    /// Only rows whose runtime and name contain this text, such as `9.0.5 slow-down`
+    #[arg(long, default_value = "")]
+    pub only: String,
+    /// Measure target/release as it is, without building it first
+    #[arg(long)]
+    pub no_build: bool,
+}
+
+/// Groups of measurements.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Suite {
+    /// Every goal of docs/performance.md that a benchmark can tell, except for endurance
+    Spine,
+    /// The windows of the slow-downs with nothing switched on: how much of a difference is noise
+    Noise,
+    /// Ten minutes each of what is most likely to kill a process that is profiled
+    Endurance,
+}
+
+impl Options {
+    /// The defaults of a suite.
+    #[cfg(test)]
+    fn of(suite: Suite) -> Options {
+        Options {
+            suite,
+            pairs: 15,
+            window: 500,
+            cycles: 200,
+            minutes: 10.0,
+            engine: "auto".into(),
+            profilers: "cpu".into(),
+            only: String::new(),
+            no_build: true,
+        }
+    }
+}
+
+/// One measurement on one runtime; it may give several rows.
+struct Job<'a> {
+    name: &'a str,
+    /// `None` where no runtime takes part.
+    runtime: Option<Runtime>,
+    run: Box<dyn Fn() -> Result<Vec<Row>> + 'a>,
+}
+
+/// Runs a suite and prints its table.
+///
+/// # Errors
+/// When something could not be measured. A goal that is missed is no error: the table says it.
+pub fn run(options: &Options) -> Result<()> {
+    ensure!(options.pairs > 0 && options.window >= 50, "at least one round and windows of at least 50 ms are needed");
+    ensure!(options.minutes > 0.0, "the endurance runs need some time");
+    setup::run()?;
+    if options.suite != Suite::Noise && !options.no_build {
+        tool::run(cargo().args(["build", "--release"]), BUILD_LIMIT)?;
+    }
+    let jobs = jobs(options);
+    let jobs: Vec<&Job<'_>> = jobs.iter().filter(|job| job.is_wanted(&options.only)).collect();
+    ensure!(!jobs.is_empty(), "no row contains \"{}\"", options.only);
+    let (machine, started) = (machine(), Instant::now());
+    let (mut rows, mut failed) = (Vec::new(), Vec::new());
+    for (index, job) in jobs.iter().enumerate() {
+        eprintln!("[{} of {}, {:.0} s] {}", index + 1, jobs.len(), started.elapsed().as_secs_f64(), job.shown());
+        match job.measure() {
+            Ok(found) => {
+                found.iter().for_each(|row| eprintln!("    {row}"));
+                rows.extend(found);
+            }
+            Err(error) => {
+                eprintln!("    failed: {error:#}");
+                failed.push(job.shown());
+                let measured = format!("not measured: {error}").replace(['\n', '|'], " ");
+                let runtime = job.runtime.map_or("·".to_owned(), |runtime| runtime.to_string());
+                rows.push(Row::told(job.name, runtime, measured));
+            }
+        }
+    }
+    println!("\n{machine}; {:.0} s in all\n\n{}", started.elapsed().as_secs_f64(), markdown(&rows));
+    if !failed.is_empty() {
+        bail!("not measured: {}", failed.join("; "));
+    }
+    Ok(())
+}
+
+impl Job<'_> {
+    fn shown(&self) -> String {
+        self.runtime.map_or(self.name.to_owned(), |runtime| format!("{runtime} {}", self.name))
+    }
+
+    fn is_wanted(&self, only: &str) -> bool {
+        self.shown().to_lowercase().contains(&only.to_lowercase())
+    }
+
+    /// Targets that do not start panic, as tests want it; here the other rows go on.
+    fn measure(&self) -> Result<Vec<Row>> {
+        match catch_unwind(AssertUnwindSafe(|| (self.run)())) {
+            Ok(result) => result,
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().map(String::as_str);
+                bail!("{}", text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked"))
+            }
+        }
+    }
+}
+
+/// Everything of a suite, in the order of the goals.
+fn jobs(options: &Options) -> Vec<Job<'_>> {
+    let mut jobs: Vec<Job<'_>> = Vec::new();
+    let mut add = |name, runtime, run| jobs.push(Job { name, runtime, run });
+    match options.suite {
+        Suite::Spine => {
+            for runtime in cycles::RUNTIMES {
+                add(cycles::NAME, Some(runtime), Box::new(move || cycles::run(runtime, options)));
+            }
+            for (comparison, runtime) in each(slowdown::COMPARISONS, &slowdown::RUNTIMES) {
+                add(comparison.name, Some(runtime), Box::new(move || comparison.run(runtime, options)));
+            }
+            for runtime in costs::SAMPLES {
+                add(costs::WALL, Some(runtime), Box::new(move || costs::wall(runtime)));
+                add(split::NAME, Some(runtime), Box::new(move || split::run(runtime)));
+                add(costs::HANDLER, Some(runtime), Box::new(move || costs::handler(runtime)));
+                add(costs::MEMORY, Some(runtime), Box::new(move || costs::memory_of_agent(runtime)));
+            }
+            for runtime in costs::ALL {
+                add(costs::NAMING, Some(runtime), Box::new(move || costs::naming(runtime)));
+            }
+            add(large::NAME, None, Box::new(large::run));
+        }
+        Suite::Noise => {
+            for (comparison, runtime) in each(slowdown::NOISE, &slowdown::RUNTIMES) {
+                add(comparison.name, Some(runtime), Box::new(move || comparison.run(runtime, options)));
+            }
+        }
+        Suite::Endurance => {
+            for ((name, work), runtime) in each(endurance::KINDS, &endurance::RUNTIMES) {
+                add(name, Some(runtime), Box::new(move || endurance::run(name, work, runtime, options)));
+            }
+        }
+    }
+    jobs
+}
+
+/// Every pair of both.
+fn each<'a, T>(things: &'a [T], runtimes: &'a [Runtime]) -> impl Iterator<Item = (&'a T, Runtime)> {
+    things.iter().flat_map(move |thing| runtimes.iter().map(move |runtime| (thing, *runtime)))
+}
+
+/// What belongs to every figure: processor, kernel, and how busy the machine is with other things.
+fn machine() -> String {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let cpus = std::thread::available_parallelism().map_or(0, usize::from);
+    let about = read("/proc/cpuinfo");
+    let model = about.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    let model = model.map_or("processor unknown", |(_, model)| model.trim()).to_owned();
+    let (kernel, load) = (read("/proc/sys/kernel/osrelease"), read("/proc/loadavg"));
+    let load = load.split(' ').next().unwrap_or("unknown").to_owned();
+    if load.parse().is_ok_and(|load: f64| load > 0.5) {
+        eprintln!("warning: the machine is busy (load {load}); figures are worth less");
+    }
+    format!("{cpus} × {model}, Linux {}, load {load} before", kernel.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_chosen_by_runtime_and_name() {
+        let options = Options::of(Suite::Spine);
+        let wanted = |only: &str| jobs(&options).iter().filter(|job| job.is_wanted(only)).count();
+        assert_eq!(wanted(""), 4 + 10 + 12 + 4 + 1);
+        assert_eq!(wanted("9.0.5 slow-down"), 5);
+        assert_eq!(wanted("html"), 1);
+        assert_eq!(wanted("nothing of this kind"), 0);
+    }
+
+    #[test]
+    fn what_panics_is_one_row_that_failed() {
+        let job = Job { name: "x", runtime: None, run: Box::new(|| panic!("no {}", "target")) };
+        assert_eq!(job.measure().unwrap_err().to_string(), "no target");
+    }
+}

@@ -1,0 +1,221 @@
+//! What observation costs the observed: work done per second of the process's own CPU time, with and without.
+
+use super::Options;
+use super::observe::{EventPipe, Nothing, Observer, Recording};
+use super::table::{Distribution, Goal, Row};
+use anyhow::{Result, bail};
+use serde_json::Value;
+use std::time::Duration;
+use testkit::{Runtime, Sample, TargetProcess};
+
+/// The runtimes of the goals.
+pub const RUNTIMES: [Runtime; 2] = [Runtime::V3_1, Runtime::V9];
+
+/// A kind of work and who observes it, in turns.
+pub struct Comparison {
+    /// What is compared, for the table and for `--only`.
+    pub name: &'static str,
+    work: &'static [&'static str],
+    observers: &'static [Watcher],
+}
+
+/// Somebody who observes.
+struct Watcher {
+    what: &'static str,
+    kind: Kind,
+    /// Slow-down in percent.
+    goal: Option<Goal>,
+}
+
+/// How to observe.
+enum Kind {
+    /// By `clrscope record` with these arguments.
+    Clrscope(&'static [&'static str]),
+    /// By EventPipe's sample profiler.
+    EventPipe,
+    /// Not at all.
+    Nobody,
+}
+
+const CPU: &[Watcher] = &[
+    Watcher {
+        what: "cpu 100 Hz",
+        kind: Kind::Clrscope(&["-p", "cpu", "--rate", "100"]),
+        goal: Some(Goal::new(1.0, 0.5, "%")),
+    },
+    Watcher {
+        what: "cpu 1000 Hz",
+        kind: Kind::Clrscope(&["-p", "cpu", "--rate", "1000"]),
+        goal: Some(Goal::new(4.0, 2.5, "%")),
+    },
+    Watcher { what: "EventPipe", kind: Kind::EventPipe, goal: None },
+];
+
+/// All comparisons of the goals.
+pub const COMPARISONS: &[Comparison] = &[
+    Comparison { name: "slow-down, CPU-bound", work: &["cpu"], observers: CPU },
+    Comparison { name: "slow-down, allocation-heavy", work: &["alloc"], observers: CPU },
+    Comparison { name: "slow-down, exception-heavy", work: &["exceptions"], observers: CPU },
+    Comparison {
+        name: "slow-down, 10,000 exceptions/s",
+        work: &["paced", "--rate", "10000"],
+        observers: &[Watcher {
+            what: "exceptions",
+            kind: Kind::Clrscope(&["-p", "exceptions"]),
+            goal: Some(Goal::new(5.0, 3.0, "%")),
+        }],
+    },
+    Comparison {
+        name: "slow-down, exceptions at full speed",
+        work: &["exceptions"],
+        observers: &[Watcher {
+            what: "exceptions",
+            kind: Kind::Clrscope(&["-p", "exceptions"]),
+            goal: Some(Goal::new(20.0, 12.0, "%")),
+        }],
+    },
+];
+
+/// The same windows with nothing switched on: how much of a difference is noise.
+pub const NOISE: &[Comparison] = &[
+    Comparison { name: "noise, CPU-bound", work: &["cpu"], observers: NOBODY },
+    Comparison { name: "noise, allocation-heavy", work: &["alloc"], observers: NOBODY },
+    Comparison { name: "noise, exception-heavy", work: &["exceptions"], observers: NOBODY },
+];
+
+const NOBODY: &[Watcher] = &[Watcher { what: "nothing", kind: Kind::Nobody, goal: None }];
+
+/// Against EventPipe: ratio of the slow-downs.
+const AGAINST: Goal = Goal::new(0.5, 0.3, "×");
+
+/// A slow-down of theirs that is smaller than this, in percent, is noise: there is nothing to compare with.
+const NOTICEABLE: f64 = 0.2;
+
+/// Share of a processor that a window needs to tell something.
+const LEAST_CPU: f64 = 0.1;
+
+/// How often a window is measured again that had less.
+const RETRIES: usize = 20;
+
+/// Work done in one window.
+#[derive(Clone, Copy, Debug, Default)]
+struct Speed {
+    per_cpu_second: f64,
+    per_second: f64,
+    exceptions_per_cpu_second: f64,
+}
+
+impl Comparison {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// When the target or an observer fails.
+    pub fn run(&self, runtime: Runtime, options: &Options) -> Result<Vec<Row>> {
+        let mut arguments = vec!["--work"];
+        arguments.extend(self.work);
+        let mut target = Sample::named("throughput").start(runtime, &arguments);
+        target.wait_for_ready();
+        let mut cpu = vec![Vec::new(); self.observers.len()];
+        let mut wall = cpu.clone();
+        let mut exceptions = 0.0;
+        for round in 0..options.pairs {
+            // One window without an observer before the others and one after them: whatever drifts cancels out. The
+            // order of the others changes from round to round.
+            let before = window(&mut target, options.window)?;
+            let mut on = vec![Speed::default(); self.observers.len()];
+            for turn in 0..self.observers.len() {
+                let index = (round + turn) % self.observers.len();
+                let observer = self.observers[index].start(target.pid())?;
+                on[index] = window(&mut target, options.window)?;
+                observer.end()?;
+            }
+            let after = window(&mut target, options.window)?;
+            exceptions +=
+                (before.exceptions_per_cpu_second + after.exceptions_per_cpu_second) / (2 * options.pairs) as f64;
+            for (index, on) in on.iter().enumerate() {
+                cpu[index]
+                    .push(100.0 * (1.0 - 2.0 * on.per_cpu_second / (before.per_cpu_second + after.per_cpu_second)));
+                wall[index].push(100.0 * (1.0 - 2.0 * on.per_second / (before.per_second + after.per_second)));
+            }
+        }
+        let cpu: Vec<Distribution> = cpu.into_iter().map(Distribution::of).collect();
+        let wall: Vec<f64> = wall.into_iter().map(|values| Distribution::of(values).median()).collect();
+        let mut rows = Vec::new();
+        for ((watcher, slow_down), wall) in self.observers.iter().zip(&cpu).zip(&wall) {
+            let what = format!("{}: {}", self.name, watcher.what);
+            let mut measured = format!("{}; by the clock {wall:.1} %", slow_down.with_quartiles("%"));
+            if watcher.what == "exceptions" {
+                measured += &format!("; {exceptions:.0} exceptions per CPU second");
+            }
+            rows.push(match watcher.goal {
+                Some(goal) => Row::new(what, runtime, slow_down.median(), measured, goal),
+                None => Row::told(what, runtime, measured),
+            });
+        }
+        if let [_, ours, theirs] = &cpu[..] {
+            let (ours, theirs) = (ours.median(), theirs.median());
+            let what = format!("{}: 1000 Hz against EventPipe", self.name);
+            rows.push(if theirs >= NOTICEABLE {
+                // Ours may come out below zero by noise.
+                let ratio = ours.max(0.0) / theirs;
+                Row::new(what, runtime, ratio, format!("{ratio:.2} × ({ours:.2} % / {theirs:.2} %)"), AGAINST)
+            } else {
+                let measured = format!("theirs is not measurable ({ours:.2} % / {theirs:.2} %)");
+                Row { value: None, ..Row::new(what, runtime, 0.0, measured, AGAINST) }
+            });
+        }
+        Ok(rows)
+    }
+}
+
+impl Watcher {
+    fn start(&self, pid: u32) -> Result<Box<dyn Observer>> {
+        Ok(match self.kind {
+            Kind::Clrscope(arguments) => Box::new(Recording::start(pid, arguments)?.settle()?),
+            Kind::EventPipe => Box::new(EventPipe::start(pid)?),
+            Kind::Nobody => Box::new(Nothing),
+        })
+    }
+}
+
+/// One window of the `throughput` sample. A window in which other programs took nearly all processors is measured again.
+fn window(target: &mut TargetProcess, milliseconds: u64) -> Result<Speed> {
+    for _ in 0..RETRIES {
+        if let Some(speed) = one_window(target, milliseconds)? {
+            return Ok(speed);
+        }
+    }
+    bail!("the workload got no processor, {RETRIES} times in turn");
+}
+
+fn one_window(target: &mut TargetProcess, milliseconds: u64) -> Result<Option<Speed>> {
+    target.send_line(&format!("window {milliseconds}"))?;
+    let line = target.wait_for_line(Duration::from_millis(milliseconds * 4 + 20_000), |line| line.starts_with('{'))?;
+    let answer: Value = serde_json::from_str(&line)?;
+    let number = |name: &str| answer[name].as_f64().filter(|number| *number > 0.0);
+    let (Some(operations), Some(cpu), Some(wall)) = (number("operations"), number("cpu_ns"), number("wall_ns")) else {
+        bail!("the workload answered {line}");
+    };
+    if cpu / wall < LEAST_CPU {
+        return Ok(None);
+    }
+    Ok(Some(Speed {
+        per_cpu_second: operations / cpu * 1e9,
+        per_second: operations / wall * 1e9,
+        exceptions_per_cpu_second: number("exceptions").unwrap_or(0.0) / cpu * 1e9,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_are_compared_and_named() {
+        let options = Options { pairs: 2, window: 60, ..Options::of(super::super::Suite::Noise) };
+        let rows = NOISE[0].run(Runtime::V9, &options).unwrap();
+        assert_eq!(rows.len(), 1);
+        assert_eq!(rows[0].what, "noise, CPU-bound: nothing");
+        assert!(rows[0].measured.contains('%') && rows[0].goal.is_none());
+    }
+}

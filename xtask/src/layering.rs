@@ -1,0 +1,213 @@
+//! `cargo xtask layering`: what is loaded into somebody else's process stays small and knows nothing of the rest.
+
+use crate::tool::{self, cargo};
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+/// The crates that are loaded into the target. They depend on each other and on nothing else of ours.
+const INSIDE: &[&str] = &["agent", "com", "corprof", "profilers", "wire"];
+
+/// Exactly the crates of others that are linked into the agent on Linux x86-64, with what those bring along.
+const THIRD_PARTY: &[&str] = &[
+    "cobs",
+    "crossbeam-queue",
+    "crossbeam-utils",
+    "embedded-io",
+    "libc",
+    "postcard",
+    "serde",
+    "serde_core",
+    "thiserror",
+];
+
+/// The crates of ours that may hold `unsafe`; all others forbid it.
+const MAY_BE_UNSAFE: &[&str] = &["agent", "com", "corprof", "corprof-mock", "sampler"];
+
+/// Nobody depends on these, except for tests and other helpers of developers.
+const DEVELOPERS_ONLY: &[&str] = &["corprof-mock", "testkit", "xtask"];
+
+/// The graph in the form that the rules need.
+#[derive(Debug, Default)]
+struct Graph {
+    /// For each of our crates, those of ours that it depends on (not for tests).
+    ours: BTreeMap<String, BTreeSet<String>>,
+    /// For each of our crates, everything of others that it links, directly or not.
+    linked: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// Checks all rules and names everything that breaks one.
+pub fn check() -> Result<()> {
+    let mut command = cargo();
+    command.args(["metadata", "--format-version", "1", "--filter-platform", "x86_64-unknown-linux-gnu"]);
+    let metadata: Value = serde_json::from_str(&tool::output(&mut command, Duration::from_secs(300))?)?;
+    let mut problems = broken_rules(&Graph::read(&metadata)?);
+    for package in members(&metadata)? {
+        problems.extend(holds_unsafe(package)?);
+    }
+    if !problems.is_empty() {
+        bail!("the layering is broken:\n  {}", problems.join("\n  "));
+    }
+    println!("layering: {} crates inside the target link only {}", INSIDE.len(), THIRD_PARTY.join(", "));
+    Ok(())
+}
+
+fn members(metadata: &Value) -> Result<impl Iterator<Item = &Value>> {
+    let members: BTreeSet<&str> =
+        metadata["workspace_members"].as_array().context("no members")?.iter().filter_map(Value::as_str).collect();
+    let packages = metadata["packages"].as_array().context("no packages")?;
+    Ok(packages.iter().filter(move |package| package["id"].as_str().is_some_and(|id| members.contains(id))))
+}
+
+impl Graph {
+    fn read(metadata: &Value) -> Result<Graph> {
+        let packages = metadata["packages"].as_array().context("no packages")?;
+        let names: BTreeMap<&str, &str> =
+            packages.iter().filter_map(|package| Some((package["id"].as_str()?, package["name"].as_str()?))).collect();
+        // What is a macro runs in the compiler and is linked into nothing.
+        let macros: BTreeSet<&str> = packages
+            .iter()
+            .filter(|package| {
+                let targets = package["targets"].as_array().map_or(&[][..], Vec::as_slice);
+                targets
+                    .iter()
+                    .any(|target| target["kind"].as_array().is_some_and(|kinds| kinds.contains(&"proc-macro".into())))
+            })
+            .filter_map(|package| package["id"].as_str())
+            .collect();
+        let mut edges: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for node in metadata["resolve"]["nodes"].as_array().context("no resolved graph")? {
+            let id = node["id"].as_str().context("a node without id")?;
+            for dependency in node["deps"].as_array().context("a node without dependencies")? {
+                let normal = dependency["dep_kinds"]
+                    .as_array()
+                    .is_some_and(|kinds| kinds.iter().any(|kind| kind["kind"].is_null()));
+                let to = dependency["pkg"].as_str().context("a dependency without id")?;
+                if normal && !macros.contains(to) {
+                    edges.entry(id).or_default().push(to);
+                }
+            }
+        }
+        let ours: BTreeSet<&str> = members(metadata)?.filter_map(|package| package["id"].as_str()).collect();
+        let mut graph = Graph::default();
+        for id in &ours {
+            let name = names.get(id).context("a member without name")?;
+            let direct = edges.get(id).into_iter().flatten().filter(|to| ours.contains(**to));
+            graph.ours.insert((*name).into(), direct.filter_map(|to| names.get(to)).map(|to| (*to).into()).collect());
+            let mut seen = BTreeSet::new();
+            let mut open = vec![*id];
+            while let Some(next) = open.pop() {
+                if seen.insert(next) {
+                    open.extend(edges.get(next).into_iter().flatten());
+                }
+            }
+            let linked = seen.iter().filter(|to| !ours.contains(**to)).filter_map(|to| names.get(to));
+            graph.linked.insert((*name).into(), linked.map(|to| (*to).into()).collect());
+        }
+        Ok(graph)
+    }
+}
+
+fn broken_rules(graph: &Graph) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (from, to) in graph.ours.iter().flat_map(|(from, all)| all.iter().map(move |to| (from, to))) {
+        if INSIDE.contains(&from.as_str()) && !INSIDE.contains(&to.as_str()) {
+            problems.push(format!("{from} is loaded into the target and depends on {to}, which is not"));
+        }
+        if DEVELOPERS_ONLY.contains(&to.as_str()) && !DEVELOPERS_ONLY.contains(&from.as_str()) {
+            problems.push(format!("{from} depends on {to}, which is for developers only"));
+        }
+    }
+    for name in INSIDE {
+        match graph.linked.get(*name) {
+            None => problems.push(format!("there is no crate {name}")),
+            Some(linked) => {
+                let strangers = linked.iter().filter(|other| !THIRD_PARTY.contains(&other.as_str()));
+                problems.extend(strangers.map(|other| format!("{name} brings {other} into the target")));
+            }
+        }
+    }
+    let linked: BTreeSet<&str> =
+        INSIDE.iter().filter_map(|name| graph.linked.get(*name)).flatten().map(String::as_str).collect();
+    let unused = THIRD_PARTY.iter().filter(|name| !linked.contains(*name));
+    problems.extend(unused.map(|name| format!("{name} is allowed in the target but no longer used there")));
+    problems
+}
+
+/// A crate outside of the list must forbid `unsafe` in each of its roots.
+fn holds_unsafe(package: &Value) -> Result<Vec<String>> {
+    let name = package["name"].as_str().context("a package without name")?;
+    if MAY_BE_UNSAFE.contains(&name) {
+        return Ok(Vec::new());
+    }
+    let mut problems = Vec::new();
+    for target in package["targets"].as_array().context("a package without targets")? {
+        let kinds: Vec<&str> = target["kind"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        if !kinds.iter().any(|kind| ["lib", "bin", "cdylib"].contains(kind)) {
+            continue;
+        }
+        let root = Path::new(target["src_path"].as_str().context("a target without source")?);
+        let source = fs::read_to_string(root).with_context(|| format!("cannot read {}", root.display()))?;
+        if !source.contains("#![forbid(unsafe_code)]") {
+            problems.push(format!("{name}: {} does not forbid unsafe code", root.display()));
+        }
+    }
+    Ok(problems)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn graph(ours: &[(&str, &[&str])], linked: &[(&str, &[&str])]) -> Graph {
+        let read = |all: &[(&str, &[&str])]| {
+            all.iter().map(|(name, to)| ((*name).into(), to.iter().map(|to| (*to).into()).collect())).collect()
+        };
+        let mut graph = Graph { ours: read(ours), linked: read(linked) };
+        for name in INSIDE {
+            graph.linked.entry((*name).into()).or_default();
+        }
+        graph
+    }
+
+    #[test]
+    fn the_allowed_graph_breaks_no_rule() {
+        let graph = graph(&[("agent", &["corprof", "wire"]), ("cli", &["wire"])], &[("agent", THIRD_PARTY)]);
+        assert_eq!(broken_rules(&graph), Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_rule_is_held() {
+        let graph =
+            graph(&[("wire", &["session"]), ("cli", &["testkit"])], &[("agent", THIRD_PARTY), ("com", &["regex"])]);
+        let problems = broken_rules(&graph).join("\n");
+        assert!(problems.contains("wire is loaded into the target and depends on session"), "{problems}");
+        assert!(problems.contains("cli depends on testkit"), "{problems}");
+        assert!(problems.contains("com brings regex into the target"), "{problems}");
+    }
+
+    #[test]
+    fn an_allowance_that_nobody_needs_is_told() {
+        let problems = broken_rules(&graph(&[], &[])).join("\n");
+        assert!(problems.contains("libc is allowed in the target but no longer used there"), "{problems}");
+    }
+
+    #[test]
+    fn macros_and_dependencies_of_tests_are_not_linked() {
+        let package = |name: &str, kind: &str| serde_json::json!({ "id": name, "name": name, "targets": [{ "kind": [kind], "src_path": "x" }] });
+        let edge = |to: &str, kind: Value| serde_json::json!({ "pkg": to, "dep_kinds": [{ "kind": kind }] });
+        let metadata = serde_json::json!({
+            "packages": [package("a", "lib"), package("b", "lib"), package("c", "lib"), package("m", "proc-macro")],
+            "workspace_members": ["a"],
+            "resolve": { "nodes": [
+                { "id": "a", "deps": [edge("b", Value::Null), edge("c", "dev".into()), edge("m", Value::Null)] },
+                { "id": "b", "deps": [] }, { "id": "c", "deps": [] }, { "id": "m", "deps": [] },
+            ] },
+        });
+        let graph = Graph::read(&metadata).unwrap();
+        assert_eq!(graph.linked["a"], BTreeSet::from(["b".to_owned()]));
+    }
+}

@@ -1,0 +1,70 @@
+//! Tasks of clrscope's developers: `cargo xtask <task>`.
+
+#![forbid(unsafe_code)]
+
+mod bench;
+mod demo;
+mod dependencies;
+mod layering;
+mod plan;
+mod platforms;
+mod setup;
+mod tool;
+
+use anyhow::{Result, bail};
+use clap::{Parser, Subcommand};
+use plan::Outcome;
+use std::process::ExitCode;
+
+/// Tasks of clrscope's developers.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask", disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Put real .NET runtimes and a C# compiler onto this machine
+    Setup,
+    /// Record ten seconds of a sick web service and show what is found
+    Demo,
+    /// Check everything that must hold: format, lints, platforms, tests
+    Test,
+    /// Measure what recording costs the recorded
+    Bench(bench::Options),
+    /// Type-check the code for platforms that nobody here runs
+    CheckPlatforms,
+    /// Check that what is loaded into the target stays small and apart
+    Layering,
+    /// Check licences, sources and bans of other people's crates
+    Dependencies,
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().task {
+        Task::Setup => setup::run(),
+        Task::Demo => demo::run(),
+        Task::Test => plan::run(),
+        Task::Bench(options) => bench::run(&options),
+        Task::CheckPlatforms => ran(platforms::check(platforms::Missing::Fail)),
+        Task::Layering => layering::check(),
+        Task::Dependencies => ran(dependencies::check()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A step that was asked for by name and could not run has failed.
+fn ran(outcome: Result<Outcome>) -> Result<()> {
+    match outcome? {
+        Outcome::Done => Ok(()),
+        Outcome::NotRun(why) => bail!("{why}"),
+    }
+}
