@@ -1,0 +1,172 @@
+//! `clrscope launch`: a command from its first instruction on.
+
+use crate::{
+    console, duration,
+    exit::{self, Code},
+    os::{self, Signal, SignalWatch},
+    recording::{self, RecordingArgs},
+};
+use recorder::{RecordError, Recording, Summary};
+use std::{
+    ffi::OsString,
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+/// How often the command's process id is looked at.
+const POLL: Duration = Duration::from_millis(20);
+
+/// Run a command and record it from the first instruction on
+///
+/// Every .NET process that the command is or starts is recorded, but for the `dotnet` command line tool itself and
+/// build nodes.
+///
+/// The command has our standard input, output and error, gets our signals, and its exit code is ours. What clrscope
+/// itself has to say goes to standard error. Without a .NET process in the command, or when clrscope fails, the exit
+/// code is 125, unless the command has one of its own.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    recording: RecordingArgs,
+    /// End the recording after this time; the command goes on: 10s, 1m30s, 500ms
+    #[arg(short, long, value_parser = duration::parse_positive)]
+    duration: Option<Duration>,
+    /// Session file to write; a process id is added for further processes [default: <command>-<time>.clrscope]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Print the summary as JSON, to standard error
+    #[arg(long)]
+    json: bool,
+    /// Show no summary
+    #[arg(short, long, conflicts_with = "json")]
+    quiet: bool,
+    /// Command with its arguments, after --
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<Code> {
+    let name = args.command.first().map(Path::new).and_then(Path::file_stem).unwrap_or_default().to_string_lossy();
+    let output = args.output.clone().unwrap_or_else(|| recording::default_file(&name, None));
+    let options = args.recording.options(args.duration, Some(output), false);
+    let recorded = Passing::start()
+        .map_err(|source| RecordError::Io { what: "installing signal handlers".into(), source })
+        .and_then(|passing| record(passing, args.command.clone(), options));
+    let error: anyhow::Error = match recorded {
+        Ok(summary) => return finish(args, &summary),
+        Err(error) => error.into(),
+    };
+    if let Some(RecordError::NothingProfiled { exit_code, .. }) = error.downcast_ref()
+        && *exit_code != 0
+    {
+        console::complain(&error);
+        return Ok(command_code(*exit_code));
+    }
+    match exit::of(&error) {
+        Code::NotExecutable | Code::NotFound | Code::Internal => Err(error),
+        _ => Err(exit::failure(Code::LaunchFailed, console::describe(&error))),
+    }
+}
+
+fn record(
+    mut passing: Passing,
+    command: Vec<OsString>,
+    options: recorder::RecordOptions,
+) -> Result<Summary, RecordError> {
+    let recording = recorder::launch(command, options)?;
+    // Progress would be written between the lines of the command.
+    passing.follow(&recording);
+    while !recording.is_finished() {
+        passing.follow(&recording);
+        std::thread::sleep(POLL);
+    }
+    recording.wait()
+}
+
+fn finish(args: &Args, summary: &Summary) -> anyhow::Result<Code> {
+    match (args.json, args.quiet) {
+        (true, _) => console::say(&serde_json::to_string(&recording::summary_json(summary))?),
+        (false, false) => console::say(recording::summary_text(summary).trim_end()),
+        (false, true) => {}
+    }
+    // The command's own end is its own affair; a lost connection is not.
+    if let Some(message) = recording::cut_off(summary, false) {
+        console::say(&format!("warning: {message}"));
+    }
+    Ok(summary.exit_code.map_or(Code::Success, command_code))
+}
+
+/// The exit code of the command as ours. Systems with larger codes than a byte show them cut, as a shell does.
+fn command_code(code: i32) -> Code {
+    if code == 0 { Code::Success } else { Code::Command(u8::try_from(code & 0xff).unwrap_or(1).max(1)) }
+}
+
+/// Passes our signals to the command.
+struct Passing {
+    shared: Arc<Shared>,
+    _watch: SignalWatch,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// Process id of the command, 0 before it runs and after its end.
+    pid: AtomicU32,
+    /// Whether it has run.
+    ran: AtomicBool,
+    /// Signals that came before it ran.
+    early: Mutex<Vec<Signal>>,
+}
+
+impl Passing {
+    fn start() -> io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let pass = Arc::clone(&shared);
+        let passed = [Signal::Interrupt, Signal::Terminate, Signal::Hangup, Signal::Quit, Signal::User1, Signal::User2];
+        let watch = SignalWatch::start(&passed, move |signal| pass.pass(signal))?;
+        Ok(Self { shared, _watch: watch })
+    }
+
+    /// Looks at whether the command runs.
+    fn follow(&mut self, recording: &Recording) {
+        let pid = recording.command_pid().unwrap_or(0);
+        self.shared.pid.store(pid, Ordering::Release);
+        if pid != 0 && !self.shared.ran.swap(true, Ordering::AcqRel) {
+            let early = std::mem::take(&mut *self.shared.early.lock().unwrap_or_else(PoisonError::into_inner));
+            early.into_iter().for_each(|signal| self.shared.pass(signal));
+        }
+    }
+}
+
+impl Shared {
+    fn pass(&self, signal: Signal) {
+        // The terminal has sent these to the whole foreground group already.
+        if matches!(signal, Signal::Interrupt | Signal::Quit) && os::in_foreground() {
+            return;
+        }
+        match self.pid.load(Ordering::Acquire) {
+            0 if self.ran.load(Ordering::Acquire) => {}
+            0 => self.early.lock().unwrap_or_else(PoisonError::into_inner).push(signal),
+            // It may have ended a moment ago.
+            pid => drop(os::send(pid, signal)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_of_commands_are_never_cut_to_success() {
+        assert_eq!(command_code(0), Code::Success);
+        assert_eq!(command_code(3), Code::Command(3));
+        assert_eq!(command_code(143), Code::Command(143));
+        assert_eq!(command_code(256), Code::Command(1));
+        assert_eq!(command_code(-1), Code::Command(255));
+    }
+}

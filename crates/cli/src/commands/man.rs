@@ -1,0 +1,39 @@
+//! `clrscope man`: manual pages.
+
+use crate::{console, exit::Code};
+use anyhow::Context;
+use clap::CommandFactory;
+use clap_mangen::Man;
+use std::{fs, path::PathBuf};
+
+/// Print the manual page, or write the pages of all commands
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Write one page for each command into this folder, which is made if need be
+    #[arg(value_name = "DIR")]
+    folder: Option<PathBuf>,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<Code> {
+    let mut command = crate::Cli::command();
+    command.build();
+    let Some(folder) = &args.folder else {
+        let mut page = Vec::new();
+        Man::new(command).render(&mut page)?;
+        console::print(&String::from_utf8(page)?)?;
+        return Ok(Code::Success);
+    };
+    fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    let mut pages = vec![(String::from("clrscope"), command.clone())];
+    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
+        pages.push((format!("clrscope-{}", sub.get_name()), sub.clone()));
+    }
+    for (name, command) in pages {
+        let path = folder.join(format!("{name}.1"));
+        let mut page = Vec::new();
+        Man::new(command).render(&mut page)?;
+        fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
+        console::say(&path.display().to_string());
+    }
+    Ok(Code::Success)
+}

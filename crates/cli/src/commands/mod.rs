@@ -1,0 +1,10 @@
+//! One file per command. Each has its `Args`, whose comments are the command's help, and a `run`.
+
+pub mod completions;
+pub mod launch;
+pub mod man;
+pub mod profilers;
+pub mod ps;
+pub mod record;
+pub mod report;
+pub mod top;

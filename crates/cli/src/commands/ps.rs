@@ -1,0 +1,162 @@
+//! `clrscope ps`: the .NET processes that can be seen.
+
+use crate::{
+    console::{self, printable},
+    duration,
+    exit::Code,
+};
+use diagnostics::{DotnetProcess, Hosting};
+use serde::Serialize;
+use std::{
+    fmt::Write as _,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+/// List the .NET processes that you may see
+///
+/// Also those that cannot be profiled, with the reason and what to do about it.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<Code> {
+    let processes = diagnostics::discover()?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    match args.json {
+        true => console::print_json(&processes.iter().map(|process| describe(process, now)).collect::<Vec<_>>())?,
+        false => console::print(&list(&processes, now, console::width()))?,
+    }
+    Ok(Code::Success)
+}
+
+/// A process in JSON.
+#[derive(Serialize)]
+struct Process<'a> {
+    pid: u32,
+    namespace_pid: u32,
+    user: Option<&'a str>,
+    uid: Option<u32>,
+    runtime: Option<&'a str>,
+    arch: Option<&'a str>,
+    hosting: Option<&'static str>,
+    container: bool,
+    uptime_seconds: Option<f64>,
+    name: &'a str,
+    entry_assembly: Option<&'a str>,
+    command: String,
+    args: &'a [String],
+    attachable: bool,
+    obstacle: Option<String>,
+}
+
+fn describe(process: &DotnetProcess, now: Duration) -> Process<'_> {
+    Process {
+        pid: process.pid,
+        namespace_pid: process.ns_pid,
+        user: process.user.as_deref(),
+        uid: process.uid,
+        runtime: process.runtime_version.as_deref(),
+        arch: process.arch.as_deref(),
+        hosting: process.hosting.map(|hosting| match hosting {
+            Hosting::Library => "library",
+            Hosting::SingleFile => "single-file",
+            Hosting::NativeAot => "native-aot",
+        }),
+        container: process.contained,
+        uptime_seconds: uptime(process, now).map(|uptime| uptime.as_secs_f64()),
+        name: &process.name,
+        entry_assembly: process.entry_assembly.as_deref(),
+        command: process.command_line(),
+        args: &process.args,
+        attachable: process.obstacle.is_none(),
+        obstacle: process.obstacle.as_ref().map(ToString::to_string),
+    }
+}
+
+fn uptime(process: &DotnetProcess, now: Duration) -> Option<Duration> {
+    Some(now.saturating_sub(Duration::from_millis(process.started_unix_ms?)))
+}
+
+fn list(processes: &[DotnetProcess], now: Duration, width: Option<usize>) -> String {
+    let (open, closed): (Vec<_>, Vec<_>) = processes.iter().partition(|process| process.obstacle.is_none());
+    if processes.is_empty() {
+        return "No .NET process is running here that you may see. Those of other users are seen as root.\n".to_owned();
+    }
+    let unknown = || "-".to_owned();
+    let row = |process: &&DotnetProcess| {
+        vec![
+            process.pid.to_string(),
+            process.user.clone().or_else(|| process.uid.map(|uid| uid.to_string())).unwrap_or_else(unknown),
+            process.runtime_version.clone().unwrap_or_else(unknown),
+            process.arch.clone().unwrap_or_else(unknown),
+            // Tenths say nothing here.
+            uptime(process, now).map_or_else(unknown, |uptime| {
+                duration::show(Duration::from_secs(uptime.as_secs())).replace(".00s", "s").replace(".0s", "s")
+            }),
+            printable(&process.name),
+            printable(&process.command_line()),
+        ]
+    };
+    let head = ["PID", "USER", "RUNTIME", "ARCH", "UPTIME", "NAME", "COMMAND"];
+    let mut text = match open.is_empty() {
+        true => "No .NET process can be profiled.\n".to_owned(),
+        false => console::table(&head, &open.iter().map(row).collect::<Vec<_>>(), width),
+    };
+    if !closed.is_empty() {
+        text.push_str("\nThese cannot be profiled:\n");
+        for process in closed {
+            let reason = process.obstacle.as_ref().map(ToString::to_string).unwrap_or_default();
+            let _ = writeln!(text, "{:>7}  {}: {}", process.pid, printable(&process.name), printable(&reason));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use diagnostics::Obstacle;
+
+    fn process(pid: u32, obstacle: Option<Obstacle>) -> DotnetProcess {
+        DotnetProcess {
+            pid,
+            ns_pid: 1,
+            uid: Some(1000),
+            user: None,
+            name: "Shop".into(),
+            args: vec!["dotnet".into(), "Shop.dll\x1b[2J".into()],
+            executable: None,
+            entry_assembly: None,
+            started_unix_ms: Some(1_000_000),
+            runtime_version: Some("9.0.5".into()),
+            arch: Some("x64".into()),
+            hosting: Some(Hosting::Library),
+            contained: false,
+            temp_dir: "/tmp".into(),
+            socket: None,
+            obstacle,
+        }
+    }
+
+    #[test]
+    fn those_with_an_obstacle_stand_apart_with_the_reason() {
+        let all = [process(7, None), process(1234, Some(Obstacle::NativeAot))];
+        let text = list(&all, Duration::from_secs(1030), None);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "PID  USER  RUNTIME  ARCH  UPTIME  NAME  COMMAND");
+        assert_eq!(lines[1], "7    1000  9.0.5    x64   30s     Shop  dotnet Shop.dll\u{fffd}[2J");
+        assert!(lines[4].starts_with("   1234  Shop: it was compiled ahead of time"), "{text}");
+    }
+
+    #[test]
+    fn json_names_the_obstacle() {
+        let process = process(1234, Some(Obstacle::Stopped { tracer: None }));
+        let json = serde_json::to_value(describe(&process, Duration::from_secs(1001))).unwrap();
+        assert_eq!((&json["pid"], &json["attachable"]), (&1234.into(), &false.into()));
+        assert_eq!((&json["hosting"], &json["uptime_seconds"]), (&"library".into(), &1.0.into()));
+        assert!(json["obstacle"].as_str().unwrap().contains("stopped"));
+    }
+}

@@ -1,0 +1,100 @@
+//! `clrscope record`: a running process into a session file.
+
+use crate::{
+    console, duration,
+    exit::{Code, failure},
+    os::{Signal, SignalWatch},
+    recording::{self, RecordingArgs},
+};
+use recorder::StopHandle;
+use std::{
+    io,
+    path::PathBuf,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+/// Record a running process into a session file
+///
+/// Records until the duration is over, Ctrl-C is pressed, or the process ends; what was recorded is kept in each case.
+/// The process goes on unharmed. A second Ctrl-C ends clrscope at once.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Process id, or name as `clrscope ps` shows it
+    #[arg(value_name = "PID|NAME")]
+    target: String,
+    #[command(flatten)]
+    recording: RecordingArgs,
+    /// How long to record: 10s, 1m30s, 500ms
+    #[arg(short, long, value_parser = duration::parse_positive)]
+    duration: Option<Duration>,
+    /// Session file to write [default: <name>-<pid>-<time>.clrscope]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Print the summary as JSON
+    #[arg(long)]
+    json: bool,
+    /// Show no progress and no summary
+    #[arg(short, long, conflicts_with = "json")]
+    quiet: bool,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<Code> {
+    let target = diagnostics::find(&args.target)?;
+    let output = args.output.clone().unwrap_or_else(|| recording::default_file(&target.name, Some(target.pid)));
+    let options = args.recording.options(args.duration, Some(output), false);
+    // From before the attach on: a signal that comes half-way in ends the recording as soon as it has begun.
+    let stop = StopOnSignal::start()?;
+    let recording = recorder::attach(&target, options)?;
+    stop.set(recording.stop_handle());
+    let summary = recording::wait(recording, args.duration, args.quiet || args.json)?;
+    match (args.json, args.quiet) {
+        (true, _) => console::print_json(&recording::summary_json(&summary))?,
+        (false, false) => console::print(&recording::summary_text(&summary))?,
+        (false, true) => {}
+    }
+    match recording::cut_off(&summary, args.duration.is_some()) {
+        Some(message) => Err(failure(Code::Ended, message)),
+        None => Ok(Code::Success),
+    }
+}
+
+/// The first signal ends the recording in order, the second one ends us.
+struct StopOnSignal {
+    shared: Arc<Shared>,
+    _watch: SignalWatch,
+}
+
+#[derive(Default)]
+struct Shared {
+    signals: AtomicU32,
+    stop: OnceLock<StopHandle>,
+}
+
+impl StopOnSignal {
+    fn start() -> io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let seen = Arc::clone(&shared);
+        let watch = SignalWatch::start(&[Signal::Interrupt, Signal::Terminate, Signal::Hangup], move |_| {
+            if seen.signals.fetch_add(1, Ordering::AcqRel) > 0 {
+                console::say("\nerror: interrupted twice, ended at once; the session file may be cut short");
+                std::process::exit(Code::Aborted.number().into());
+            }
+            if let Some(stop) = seen.stop.get() {
+                stop.stop();
+            }
+        })?;
+        Ok(Self { shared, _watch: watch })
+    }
+
+    /// What to stop from now on; at once, if a signal came before.
+    fn set(&self, stop: StopHandle) {
+        let stop = self.shared.stop.get_or_init(|| stop);
+        if self.shared.signals.load(Ordering::Acquire) > 0 {
+            stop.stop();
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! `clrscope report`: a session file in a form for people or for other tools.
+
+use crate::{
+    console, duration,
+    exit::{Code, failure},
+};
+use anyhow::Context;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use profile::{Filter, NameStyle, Profile, SeriesKind};
+use report::{EXPORTERS, Exporter, Options};
+use std::{
+    fs::{self, File},
+    io::{self, IsTerminal, Write},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// Write a recorded session as text, HTML, or a format of another tool
+///
+/// A session that was cut short or is damaged is reported as far as it can be read; the exit code then says so.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Session file
+    #[arg(value_name = "FILE")]
+    session: PathBuf,
+    /// Format of the report
+    #[arg(short, long, default_value = "text", value_parser = formats())]
+    format: String,
+    /// File to write [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Only the samples of this profiler
+    #[arg(long, value_name = "PROFILER", value_parser = PossibleValuesParser::new(SeriesKind::ALL.map(SeriesKind::id)))]
+    profiler: Option<String>,
+    /// Only threads with this in their name, or with this id
+    #[arg(long, value_name = "NAME|ID")]
+    thread: Option<String>,
+    /// Only stacks with a function that has this in its full name
+    #[arg(long, value_name = "TEXT")]
+    function: Option<String>,
+    /// Leave out what came before this time since the start of the recording
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    from: Option<Duration>,
+    /// Leave out what came after this time since the start of the recording
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    to: Option<Duration>,
+    /// How functions are written: with namespaces and parameters, with namespaces, or without both
+    #[arg(long, default_value = "full", value_parser = ["full", "plain", "short"])]
+    names: String,
+    /// Leave out source files and lines
+    #[arg(long)]
+    no_lines: bool,
+    /// Rows of each list in text and Markdown
+    #[arg(long, value_name = "NUMBER", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    rows: u32,
+}
+
+/// All exporters, as clap takes them.
+fn formats() -> PossibleValuesParser {
+    PossibleValuesParser::new(EXPORTERS.iter().map(|exporter| PossibleValue::new(exporter.id).help(exporter.summary)))
+}
+
+pub fn run(args: &Args) -> anyhow::Result<Code> {
+    let exporter = report::exporter(&args.format)
+        .ok_or_else(|| failure(Code::Usage, format!("there is no format `{}`", args.format)))?;
+    let options = options(args)?;
+    if exporter.binary && args.output.is_none() && io::stdout().is_terminal() {
+        return Err(failure(
+            Code::Usage,
+            format!("{} is no text for a terminal; write it to a file with -o FILE", exporter.id),
+        ));
+    }
+    let file = || format!("{}", args.session.display());
+    let session = File::open(&args.session).with_context(|| format!("cannot open {}", file()))?;
+    let profile = match &args.output {
+        Some(path) if same_file(&args.session, path) => {
+            return Err(failure(Code::Usage, format!("the report would overwrite the session {}", file())));
+        }
+        Some(path) => {
+            let mut output = LateFile { path, file: None };
+            let converted = exporter.convert(session, &options, &mut output);
+            if converted.is_err() && output.file.is_some() {
+                // Half a report is worse than none; the error that is told is the first one.
+                drop(fs::remove_file(path));
+            }
+            converted
+        }
+        None => exporter.convert(session, &options, &mut io::stdout().lock()),
+    }
+    .with_context(file)?;
+    Ok(warn(args, exporter, &profile))
+}
+
+fn options(args: &Args) -> anyhow::Result<Options> {
+    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let (from, to) = (args.from.map_or(0, nanos), args.to.map_or(u64::MAX, nanos));
+    if from >= to {
+        return Err(failure(Code::Usage, "--from must be before --to"));
+    }
+    let series = args.profiler.as_deref().and_then(|id| SeriesKind::ALL.into_iter().find(|kind| kind.id() == id));
+    Ok(Options {
+        series,
+        filter: Filter {
+            time: (args.from.is_some() || args.to.is_some()).then_some(from..to),
+            thread: args.thread.clone(),
+            states: None,
+            text: args.function.clone(),
+        },
+        lines: !args.no_lines,
+        names: match args.names.as_str() {
+            "short" => NameStyle::SHORT,
+            "plain" => NameStyle::PLAIN,
+            _ => NameStyle::FULL,
+        },
+        width: console::width().unwrap_or(Options::default().width),
+        colour: args.output.is_none() && console::colours(&io::stdout()),
+        rows: args.rows as usize,
+    })
+}
+
+/// Says where the report is and whether the session was whole.
+fn warn(args: &Args, exporter: &Exporter, profile: &Profile) -> Code {
+    if let Some(path) = &args.output
+        && io::stderr().is_terminal()
+    {
+        console::say(&format!("{} ({})", path.display(), exporter.summary));
+    }
+    let file = args.session.display();
+    if let Some(damage) = &profile.damage {
+        console::say(&format!("error: {file}: {damage}; the report is of what came before"));
+        return Code::BadSession;
+    }
+    if profile.cut_short {
+        console::say(&format!(
+            "error: {file} was cut short: the recording did not end in order, or the file is incomplete; the report \
+             is of what is there"
+        ));
+        return Code::BadSession;
+    }
+    Code::Success
+}
+
+/// Whether two paths lead to the same file, as far as that can be told.
+fn same_file(one: &Path, other: &Path) -> bool {
+    match (fs::canonicalize(one), fs::canonicalize(other)) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => false,
+    }
+}
+
+/// A file that is made with its first byte, so that a session that cannot be read leaves no empty report behind.
+struct LateFile<'a> {
+    path: &'a Path,
+    file: Option<File>,
+}
+
+impl Write for LateFile<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => self.file.insert(File::create(self.path).map_err(|error| {
+                io::Error::new(error.kind(), format!("cannot write {}: {error}", self.path.display()))
+            })?),
+        };
+        file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), Write::flush)
+    }
+}

@@ -1,0 +1,53 @@
+//! `clrscope top`: a live view.
+
+use crate::{
+    console, duration,
+    exit::{Code, failure},
+    recording::RecordingArgs,
+    top,
+};
+use std::{
+    io::{self, IsTerminal},
+    time::Duration,
+};
+
+/// Show live what a process does
+///
+/// CPU by method, threads and what they wait for, exceptions, GC pauses. Nothing is written. Press ? in it for its
+/// keys.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Process id, or name as `clrscope ps` shows it
+    #[arg(value_name = "PID|NAME")]
+    target: String,
+    #[command(flatten)]
+    recording: RecordingArgs,
+    /// Leave after this time: 10s, 1m30s, 500ms
+    #[arg(short, long, value_parser = duration::parse_positive)]
+    duration: Option<Duration>,
+    /// Print a line of JSON each second instead
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<Code> {
+    let on_a_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
+    if !(args.json || on_a_terminal) {
+        return Err(failure(
+            Code::Usage,
+            "top needs a terminal; use top --json, or record and report, to look from a script",
+        ));
+    }
+    let target = diagnostics::find(&args.target)?;
+    let mut recording = recorder::attach(&target, args.recording.options(args.duration, None, true))?;
+    let shown = match args.json {
+        true => top::print_lines(&mut recording),
+        false => top::show(&mut recording, console::colours(&io::stdout())),
+    };
+    // Leave the process in order, whatever became of the view.
+    recording.stop_handle().stop();
+    let left = recording.wait();
+    shown?;
+    left?;
+    Ok(Code::Success)
+}

@@ -1,0 +1,168 @@
+//! Standard output and standard error: terminals, colours, JSON, tables, closed pipes.
+
+use serde::Serialize;
+use std::{
+    env,
+    io::{self, IsTerminal, Write},
+};
+
+/// Whether a stream may carry colours: it is a terminal that understands them and `NO_COLOR` is not set.
+pub fn colours(stream: &impl IsTerminal) -> bool {
+    let set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
+    stream.is_terminal() && !set("NO_COLOR") && env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Columns of the terminal on standard output; `None` when it is none, and lines must not be cut.
+pub fn width() -> Option<usize> {
+    if !io::stdout().is_terminal() {
+        return None;
+    }
+    crossterm::terminal::size().ok().map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0)
+}
+
+/// Writes text to standard output.
+///
+/// # Errors
+/// Also that the reader went away, which `main` takes for success.
+pub fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// Writes a value to standard output as indented JSON.
+///
+/// # Errors
+/// As [`print()`].
+pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
+    let mut text = serde_json::to_string_pretty(value)?;
+    text.push('\n');
+    Ok(print(&text)?)
+}
+
+/// Writes to standard error. That it cannot be written is nothing that could be told anybody.
+pub fn say(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Writes an error to standard error.
+pub fn complain(error: &anyhow::Error) {
+    let (on, off) = if colours(&io::stderr()) { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };
+    say(&format!("{on}error:{off} {}", describe(error)));
+}
+
+/// An error and its causes in one text. Errors of the libraries often tell their cause themselves; it is not told twice.
+pub fn describe(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
+/// Whether the error is that the reader of our output went away.
+pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+            || cause
+                .downcast_ref::<serde_json::Error>()
+                .is_some_and(|error| error.io_error_kind() == Some(io::ErrorKind::BrokenPipe))
+    })
+}
+
+/// Text of others (names, command lines) without what could steer a terminal.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+}
+
+/// Rows under a head, each column as wide as its widest cell; the last one is not filled up, and is cut where the
+/// terminal ends.
+pub fn table(head: &[&str], rows: &[Vec<String>], width: Option<usize>) -> String {
+    let mut widths: Vec<usize> = head.iter().map(|cell| cell.chars().count()).collect();
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    let head: Vec<String> = head.iter().map(|cell| (*cell).to_owned()).collect();
+    for row in std::iter::once(&head).chain(rows) {
+        let mut line = String::new();
+        for (index, cell) in row.iter().enumerate() {
+            line.push_str(cell);
+            if index + 1 < row.len() {
+                let fill = widths.get(index).copied().unwrap_or(0).saturating_sub(cell.chars().count());
+                line.extend(std::iter::repeat_n(' ', fill + 2));
+            }
+        }
+        let line = line.trim_end();
+        match width {
+            Some(width) if line.chars().count() > width => {
+                text.extend(line.chars().take(width.saturating_sub(1)));
+                text.push('…');
+            }
+            _ => text.push_str(line),
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Text in lines of at most `width` columns, as far as its words allow.
+pub fn wrapped(text: &str, width: usize) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_aligned_and_cut_only_on_terminals() {
+        let rows = vec![vec!["1".into(), "web".into(), "dotnet web.dll".into()], vec!["12345".into(), "x".into()]];
+        let whole = "PID    NAME  COMMAND\n1      web   dotnet web.dll\n12345  x\n";
+        assert_eq!(table(&["PID", "NAME", "COMMAND"], &rows, None), whole);
+        assert_eq!(table(&["PID", "NAME", "COMMAND"], &rows, Some(80)), whole);
+        assert_eq!(table(&["PID", "NAME", "COMMAND"], &rows, Some(18)).lines().nth(1), Some("1      web   dotn…"));
+    }
+
+    #[test]
+    fn text_is_wrapped_between_words() {
+        assert_eq!(wrapped("one two  three\nfour", 9), "one two\nthree\nfour");
+        assert_eq!(wrapped("unbreakable", 3), "unbreakable");
+    }
+
+    #[test]
+    fn causes_are_told_once() {
+        let io = || io::Error::other("disk on fire");
+        let error = anyhow::Error::new(io()).context("cannot write x");
+        assert_eq!(describe(&error), "cannot write x: disk on fire");
+        let error = anyhow::Error::new(session::SessionError::Io(io()));
+        assert_eq!(describe(&error), "the session could not be read or written: disk on fire");
+    }
+
+    #[test]
+    fn a_closed_pipe_is_seen_through_context() {
+        let error = anyhow::Error::new(io::Error::from(io::ErrorKind::BrokenPipe)).context("report");
+        assert!(is_closed_pipe(&error));
+        assert!(!is_closed_pipe(&anyhow::anyhow!("other")));
+    }
+
+    #[test]
+    fn escape_sequences_of_others_are_harmless() {
+        assert_eq!(printable("a\x1b[2Jb\n"), "a\u{fffd}[2Jb\u{fffd}");
+    }
+}

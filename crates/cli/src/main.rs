@@ -1,0 +1,104 @@
+//! clrscope: see inside any running .NET process.
+//!
+//! This file is the map: one variant and one module of [`commands`] for each command.
+#![forbid(unsafe_code)]
+// The comments of arguments are the text of `--help`, where a name in angle brackets is a placeholder.
+#![allow(rustdoc::invalid_html_tags)]
+
+mod agent;
+mod commands;
+mod console;
+mod duration;
+mod exit;
+mod os;
+mod panics;
+mod recording;
+mod top;
+
+use clap::{Parser, Subcommand};
+use commands::{completions, launch, man, profilers, ps, record, report};
+use exit::Code;
+use std::process::ExitCode;
+
+/// See inside any running .NET process
+///
+/// clrscope attaches to a running .NET process (.NET Core 3.1 or newer), records where its CPU time, waiting time,
+/// exceptions and garbage collections go, and leaves it unharmed. It needs no SDK, no restart and no change of the
+/// program.
+#[derive(Parser, Debug)]
+#[command(
+    name = "clrscope",
+    version,
+    max_term_width = 100,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = Code::help(),
+    after_long_help = format!("{EXAMPLES}\n{}", Code::help()),
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  clrscope ps
+  clrscope record 1234 --duration 10s -o web.clrscope
+  clrscope report web.clrscope --format html -o web.html
+  clrscope launch -p cpu,gc -- dotnet MyApp.dll
+  clrscope top MyApp
+";
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    Ps(ps::Args),
+    Profilers(profilers::Args),
+    Record(record::Args),
+    Launch(launch::Args),
+    Report(report::Args),
+    Top(commands::top::Args),
+    Completions(completions::Args),
+    Man(man::Args),
+}
+
+impl Command {
+    fn run(&self) -> anyhow::Result<Code> {
+        match self {
+            Self::Ps(args) => ps::run(args),
+            Self::Profilers(args) => profilers::run(args),
+            Self::Record(args) => record::run(args),
+            Self::Launch(args) => launch::run(args),
+            Self::Report(args) => report::run(args),
+            Self::Top(args) => commands::top::run(args),
+            Self::Completions(args) => completions::run(args),
+            Self::Man(args) => man::run(args),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    panics::install();
+    let code = std::panic::catch_unwind(run).unwrap_or(Code::Internal);
+    // A thread that panicked may have left a good-looking end behind.
+    if panics::happened() { Code::Internal.into() } else { code.into() }
+}
+
+fn run() -> Code {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version come this way too, with code 0. That they cannot be written is nothing to tell.
+            let _ = error.print();
+            return if error.exit_code() == 0 { Code::Success } else { Code::Usage };
+        }
+    };
+    match cli.command.run() {
+        Ok(code) => code,
+        // `clrscope report … | head` is no failure.
+        Err(error) if console::is_closed_pipe(&error) => Code::Success,
+        Err(error) => {
+            console::complain(&error);
+            exit::of(&error)
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Signals where there are only those of the C library (Windows): Ctrl-C, and the request to end.
+
+use super::Signal;
+use signal_hook::{
+    SigId,
+    consts::{SIGINT, SIGTERM},
+    flag, low_level,
+};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+const NUMBERS: [(Signal, i32); 2] = [(Signal::Interrupt, SIGINT), (Signal::Terminate, SIGTERM)];
+
+/// How soon a signal is told.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Calls a function for each signal that arrives, on a thread of its own, until it is dropped.
+#[derive(Debug)]
+pub struct SignalWatch {
+    ids: Vec<SigId>,
+    ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl SignalWatch {
+    /// Watches these signals, as far as the system has them.
+    ///
+    /// # Errors
+    /// When the handlers cannot be installed or the thread cannot be made.
+    pub fn start(watched: &[Signal], mut on: impl FnMut(Signal) + Send + 'static) -> io::Result<Self> {
+        let mut ids = Vec::new();
+        let mut flags = Vec::new();
+        for (signal, number) in NUMBERS {
+            if watched.contains(&signal) {
+                let arrived = Arc::new(AtomicBool::new(false));
+                ids.push(flag::register(number, Arc::clone(&arrived))?);
+                flags.push((signal, arrived));
+            }
+        }
+        let ended = Arc::new(AtomicBool::new(false));
+        let end = Arc::clone(&ended);
+        let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            while !end.load(Ordering::Acquire) {
+                for (signal, arrived) in &flags {
+                    if arrived.swap(false, Ordering::AcqRel) {
+                        on(*signal);
+                    }
+                }
+                std::thread::sleep(POLL);
+            }
+        })?;
+        Ok(Self { ids, ended, thread: Some(thread) })
+    }
+}
+
+impl Drop for SignalWatch {
+    fn drop(&mut self) {
+        for id in self.ids.drain(..) {
+            low_level::unregister(id);
+        }
+        self.ended.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            // A panic of it has been told by the hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Sends a signal to a process.
+///
+/// # Errors
+/// Always: there are no signals between processes here.
+pub fn send(_pid: u32, _signal: Signal) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Whether the terminal sends Ctrl-C to our children as well. A console sends it to all its processes.
+pub fn in_foreground() -> bool {
+    true
+}

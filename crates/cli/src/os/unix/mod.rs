@@ -1,0 +1,106 @@
+//! Signals of Unix.
+
+use super::Signal;
+use rustix::process::{Pid, Signal as Number, getpgrp, kill_process};
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2},
+    iterator::{Handle, Signals},
+};
+use std::{fs, io, thread::JoinHandle};
+
+const NUMBERS: [(Signal, i32, Number); 6] = [
+    (Signal::Interrupt, SIGINT, Number::INT),
+    (Signal::Terminate, SIGTERM, Number::TERM),
+    (Signal::Hangup, SIGHUP, Number::HUP),
+    (Signal::Quit, SIGQUIT, Number::QUIT),
+    (Signal::User1, SIGUSR1, Number::USR1),
+    (Signal::User2, SIGUSR2, Number::USR2),
+];
+
+/// Calls a function for each signal that arrives, on a thread of its own, until it is dropped.
+#[derive(Debug)]
+pub struct SignalWatch {
+    handle: Handle,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl SignalWatch {
+    /// Watches these signals. A hangup that was ignored when clrscope started (`nohup`) stays ignored.
+    ///
+    /// # Errors
+    /// When the handlers cannot be installed or the thread cannot be made.
+    pub fn start(watched: &[Signal], mut on: impl FnMut(Signal) + Send + 'static) -> io::Result<Self> {
+        let numbers = NUMBERS
+            .iter()
+            .filter(|(signal, number, _)| {
+                watched.contains(signal) && !(*signal == Signal::Hangup && was_ignored(*number))
+            })
+            .map(|(_, number, _)| *number);
+        let mut signals = Signals::new(numbers)?;
+        let handle = signals.handle();
+        let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            for number in signals.forever() {
+                if let Some((signal, ..)) = NUMBERS.iter().find(|(_, known, _)| *known == number) {
+                    on(*signal);
+                }
+            }
+        })?;
+        Ok(Self { handle, thread: Some(thread) })
+    }
+}
+
+impl Drop for SignalWatch {
+    fn drop(&mut self) {
+        self.handle.close();
+        if let Some(thread) = self.thread.take() {
+            // A panic of it has been told by the hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Whether the signal is ignored now; false where this cannot be told.
+fn was_ignored(number: i32) -> bool {
+    let Ok(status) = fs::read_to_string("/proc/self/status") else { return false };
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & (1 << (number - 1)) != 0)
+}
+
+/// Sends a signal to a process.
+///
+/// # Errors
+/// When it has ended, or is another user's.
+pub fn send(pid: u32, signal: Signal) -> io::Result<()> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
+    match NUMBERS.iter().find(|(known, ..)| *known == signal) {
+        Some((.., number)) => Ok(kill_process(pid, *number)?),
+        None => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+/// Whether we are in the foreground group of our terminal. The terminal then sends Ctrl-C to our children as well.
+pub fn in_foreground() -> bool {
+    fs::File::open("/dev/tty").is_ok_and(|tty| rustix::termios::tcgetpgrp(tty).is_ok_and(|group| group == getpgrp()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{sync::mpsc, time::Duration};
+
+    #[test]
+    fn a_signal_arrives_and_the_watch_ends() {
+        let (sender, receiver) = mpsc::channel();
+        let watch = SignalWatch::start(&[Signal::User1], move |signal| {
+            let _ = sender.send(signal);
+        })
+        .unwrap();
+        send(std::process::id(), Signal::User1).unwrap();
+        assert_eq!(receiver.recv_timeout(Duration::from_secs(10)), Ok(Signal::User1));
+        drop(watch);
+        assert!(receiver.recv_timeout(Duration::from_secs(10)).is_err(), "the sender is gone with the thread");
+    }
+}

@@ -1,0 +1,454 @@
+//! What `record`, `launch` and `top` have in common: options, progress, the end, the summary.
+
+use crate::{agent::AgentArgs, console::printable, duration};
+use clap::{ValueEnum, builder::PossibleValue};
+use profilers::Selection;
+use recorder::{EngineChoice, Progress, RecordError, RecordOptions, Recording, SessionSummary, Summary};
+use serde::Serialize;
+use session::EndReason;
+use std::{
+    fmt::Write as _,
+    io::{self, IsTerminal, Write},
+    path::PathBuf,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+/// Profilers when none is named.
+pub const DEFAULT_PROFILERS: &str = "cpu,wall,exceptions,gc";
+
+/// How often progress is looked at.
+const POLL: Duration = Duration::from_millis(20);
+
+/// How often progress is shown.
+const SHOW: Duration = Duration::from_millis(200);
+
+/// What to record.
+#[derive(clap::Args, Debug)]
+pub struct RecordingArgs {
+    /// Profilers to run, with parameters: cpu,wall:rate=50. `clrscope profilers` lists them
+    #[arg(short, long = "profilers", value_name = "LIST", default_value = DEFAULT_PROFILERS, value_parser = Profilers::parse)]
+    profilers: Profilers,
+    /// CPU samples per second and running thread, 1 to 1000
+    #[arg(long, value_name = "HZ", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rate: u32,
+    /// How to take CPU samples; auto is the best that the machine allows
+    #[arg(long, default_value = "auto")]
+    engine: Engine,
+    #[command(flatten)]
+    agent: AgentArgs,
+}
+
+/// The profilers of a list. A type of its own, because clap takes a `Vec` for an option that may be repeated.
+#[derive(Clone, Debug)]
+struct Profilers(Vec<Selection>);
+
+impl Profilers {
+    fn parse(text: &str) -> Result<Self, String> {
+        let selections = Selection::parse_list(text).map_err(|error| error.to_string())?;
+        match selections.is_empty() {
+            true => Err("no profiler is named; `clrscope profilers` lists them".to_owned()),
+            false => Ok(Self(selections)),
+        }
+    }
+}
+
+/// A choice of engine on the command line.
+#[derive(Clone, Copy, Debug)]
+struct Engine(EngineChoice);
+
+impl ValueEnum for Engine {
+    fn value_variants<'a>() -> &'a [Self] {
+        const ALL: [Engine; EngineChoice::ALL.len()] = {
+            let mut all = [Engine(EngineChoice::Auto); EngineChoice::ALL.len()];
+            let mut index = 0;
+            while index < all.len() {
+                all[index] = Engine(EngineChoice::ALL[index].0);
+                index += 1;
+            }
+            all
+        };
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        EngineChoice::ALL.iter().find(|(choice, _)| *choice == self.0).map(|(_, word)| PossibleValue::new(*word))
+    }
+}
+
+impl RecordingArgs {
+    /// For the recorder.
+    pub fn options(&self, duration: Option<Duration>, output: Option<PathBuf>, live: bool) -> RecordOptions {
+        RecordOptions {
+            profilers: self.profilers.0.clone(),
+            rate_hz: self.rate,
+            engine: self.engine.0,
+            duration,
+            output,
+            live,
+            agent: self.agent.file(),
+        }
+    }
+}
+
+/// A name for a session file: of the process, when, and what tells it from others of the same second.
+pub fn default_file(name: &str, pid: Option<u32>) -> PathBuf {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let mut file = sanitised(name);
+    if let Some(pid) = pid {
+        let _ = write!(file, "-{pid}");
+    }
+    let _ = write!(file, "-{}.{}", utc(unix), session::EXTENSION);
+    file.into()
+}
+
+/// A name without what is special in file names; 64 letters are enough.
+fn sanitised(name: &str) -> String {
+    let name: String = name
+        .chars()
+        .map(|letter| if letter.is_alphanumeric() || matches!(letter, '.' | '_' | '-') { letter } else { '_' })
+        .take(64)
+        .collect();
+    let name = name.trim_start_matches(['.', '-']);
+    if name.is_empty() { "session".to_owned() } else { name.to_owned() }
+}
+
+/// A time as `20261121T090510Z`.
+fn utc(unix: u64) -> String {
+    let (days, seconds) = (unix / 86_400, unix % 86_400);
+    // Civil date of a day number, by the era of 400 years that begins on 1 March 0000; as in H. Hinnant's
+    // "chrono-compatible low-level date algorithms".
+    let shifted = days + 719_468;
+    let (era, day) = (shifted / 146_097, shifted % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + era * 400 + u64::from(month <= 2);
+    format!("{year:04}{month:02}{day:02}T{:02}{:02}{:02}Z", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+/// Waits for the end of a recording, and shows progress on standard error where that is a terminal and wanted.
+///
+/// # Errors
+/// Those of the recording.
+pub fn wait(recording: Recording, limit: Option<Duration>, quiet: bool) -> Result<Summary, RecordError> {
+    let mut line = ProgressLine::new(quiet, limit);
+    while !recording.is_finished() {
+        line.show(|| recording.progress());
+        std::thread::sleep(POLL);
+    }
+    line.clear();
+    recording.wait()
+}
+
+/// One line at the bottom of a terminal.
+struct ProgressLine {
+    wanted: bool,
+    limit: Option<Duration>,
+    shown: Option<std::time::Instant>,
+}
+
+impl ProgressLine {
+    fn new(quiet: bool, limit: Option<Duration>) -> Self {
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Self { wanted: !quiet && !dumb && io::stderr().is_terminal(), limit, shown: None }
+    }
+
+    fn show(&mut self, progress: impl FnOnce() -> Progress) {
+        if !self.wanted || self.shown.is_some_and(|shown| shown.elapsed() < SHOW) {
+            return;
+        }
+        // Some terminals do not know their width and say 0.
+        let size = crossterm::terminal::size().ok().map(|(columns, _)| usize::from(columns));
+        let width = size.filter(|columns| *columns > 0).unwrap_or(80);
+        let text: String = progress_text(&progress(), self.limit).chars().take(width.saturating_sub(1)).collect();
+        // Carriage return, text, erase to the end of the line.
+        let _ = write!(io::stderr().lock(), "\r{text}\x1b[K");
+        self.shown = Some(std::time::Instant::now());
+    }
+
+    fn clear(&mut self) {
+        if self.shown.take().is_some() {
+            let _ = write!(io::stderr().lock(), "\r\x1b[K");
+        }
+    }
+}
+
+fn progress_text(progress: &Progress, limit: Option<Duration>) -> String {
+    let mut text = progress.stage.clone();
+    if progress.elapsed > Duration::ZERO {
+        let _ = write!(text, "  {:.1} s", progress.elapsed.as_secs_f64());
+        match limit {
+            Some(limit) => _ = write!(text, " of {}", duration::show(limit)),
+            None => text.push_str(" (Ctrl-C ends)"),
+        }
+    }
+    for (profiler, samples) in &progress.samples {
+        let _ = write!(text, "  {profiler} {samples}");
+    }
+    if progress.dropped > 0 {
+        let _ = write!(text, "  dropped {}", progress.dropped);
+    }
+    text
+}
+
+/// What was recorded, for people.
+pub fn summary_text(summary: &Summary) -> String {
+    let mut text = String::new();
+    for session in &summary.sessions {
+        session_text(&mut text, session);
+    }
+    let files: Vec<String> =
+        summary.sessions.iter().filter_map(|session| session.path.as_ref()).map(|path| quoted(path)).collect();
+    if let Some(file) = files.first() {
+        let html = format!("{}.html", file.trim_end_matches(".clrscope"));
+        let _ = write!(text, "\nNext:\n  clrscope report {file}\n  clrscope report {file} --format html -o {html}\n");
+    }
+    text
+}
+
+fn session_text(text: &mut String, session: &SessionSummary) {
+    let how = match session.end {
+        EndReason::Stopped => "",
+        EndReason::ProcessExited => ", until the process ended",
+        EndReason::AgentLost => ", until the connection to it was lost",
+    };
+    let _ = writeln!(
+        text,
+        "Recorded {} ({}) for {}{how}",
+        printable(&session.process_name),
+        session.pid,
+        duration::show(session.duration)
+    );
+    let samples: Vec<String> =
+        session.samples.iter().map(|(profiler, samples)| format!("{profiler} {samples}")).collect();
+    if !samples.is_empty() {
+        let _ = writeln!(text, "  samples  {}", samples.join(", "));
+    }
+    if !session.engine.is_empty() {
+        let _ = writeln!(text, "  engine   {}", session.engine);
+    }
+    let observer = &session.observer;
+    let _ = writeln!(
+        text,
+        "  cost     {} CPU in the process, {} stopped, {} CPU outside",
+        duration::show(Duration::from_nanos(observer.target_cpu)),
+        duration::show(Duration::from_nanos(observer.target_stopped)),
+        duration::show(Duration::from_nanos(observer.own_cpu))
+    );
+    let dropped: Vec<String> = observer
+        .dropped
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(reason, count)| format!("{count} {reason}"))
+        .collect();
+    let _ = writeln!(text, "  dropped  {}", if dropped.is_empty() { "nothing".to_owned() } else { dropped.join(", ") });
+    for note in &session.notes {
+        let _ = writeln!(text, "  note     {}", printable(note));
+    }
+    if let Some(path) = &session.path {
+        let _ = writeln!(text, "  file     {}", path.display());
+    }
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &std::path::Path) -> String {
+    let text = path.display().to_string();
+    let plain = |letter: char| letter.is_alphanumeric() || matches!(letter, '.' | '_' | '-' | '/' | '+' | ':' | '@');
+    match !text.is_empty() && text.chars().all(plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
+/// What was recorded, for programs.
+pub fn summary_json(summary: &Summary) -> impl Serialize + use<> {
+    #[derive(Serialize)]
+    struct Json {
+        exit_code: Option<i32>,
+        sessions: Vec<Session>,
+    }
+    #[derive(Serialize)]
+    struct Session {
+        pid: u32,
+        process: String,
+        file: Option<String>,
+        duration_seconds: f64,
+        engine: Option<String>,
+        samples: std::collections::BTreeMap<&'static str, u64>,
+        dropped: std::collections::BTreeMap<String, u64>,
+        target_cpu_seconds: f64,
+        target_stopped_seconds: f64,
+        target_memory_bytes: u64,
+        own_cpu_seconds: f64,
+        notes: Vec<String>,
+        end: &'static str,
+        attach_to_initialize_seconds: Option<f64>,
+        attach_to_first_sample_seconds: Option<f64>,
+        detach_seconds: Option<f64>,
+    }
+    let seconds = |nanos: u64| nanos as f64 / 1e9;
+    Json {
+        exit_code: summary.exit_code,
+        sessions: summary
+            .sessions
+            .iter()
+            .map(|session| Session {
+                pid: session.pid,
+                process: session.process_name.clone(),
+                file: session.path.as_ref().map(|path| path.display().to_string()),
+                duration_seconds: session.duration.as_secs_f64(),
+                engine: Some(session.engine.clone()).filter(|engine| !engine.is_empty()),
+                samples: session.samples.iter().copied().collect(),
+                dropped: session.observer.dropped.iter().cloned().collect(),
+                target_cpu_seconds: seconds(session.observer.target_cpu),
+                target_stopped_seconds: seconds(session.observer.target_stopped),
+                target_memory_bytes: session.observer.target_memory,
+                own_cpu_seconds: seconds(session.observer.own_cpu),
+                notes: session.notes.clone(),
+                end: match session.end {
+                    EndReason::Stopped => "stopped",
+                    EndReason::ProcessExited => "process-exited",
+                    EndReason::AgentLost => "agent-lost",
+                },
+                attach_to_initialize_seconds: session.timings.attach_to_initialize.map(|time| time.as_secs_f64()),
+                attach_to_first_sample_seconds: session.timings.attach_to_first_sample.map(|time| time.as_secs_f64()),
+                detach_seconds: session.timings.detach.map(|time| time.as_secs_f64()),
+            })
+            .collect(),
+    }
+}
+
+/// What cut a recording off before its time, if something did. A process may end when no duration was asked for.
+pub fn cut_off(summary: &Summary, timed: bool) -> Option<String> {
+    let session = summary.sessions.iter().find(|session| match session.end {
+        EndReason::Stopped => false,
+        EndReason::ProcessExited => timed,
+        EndReason::AgentLost => true,
+    })?;
+    let what = match session.end {
+        EndReason::AgentLost => format!("the connection to process {} was lost", session.pid),
+        _ => format!("process {} ended", session.pid),
+    };
+    let kept = match &session.path {
+        Some(path) => format!("{} holds what came before; `clrscope report` reads it", path.display()),
+        None => "nothing was to be kept".to_owned(),
+    };
+    let duration = duration::show(session.duration);
+    Some(format!("{what} before the recording was complete, after {duration}; {kept}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use session::ObserverStatus;
+
+    #[test]
+    fn times_are_civil() {
+        for (unix, text) in [
+            (0, "19700101T000000Z"),
+            (951_782_400, "20000229T000000Z"),
+            (1_795_251_910, "20261121T090510Z"),
+            (4_107_542_399, "21000228T235959Z"),
+            (4_107_542_400, "21000301T000000Z"),
+        ] {
+            assert_eq!(utc(unix), text);
+        }
+    }
+
+    #[test]
+    fn file_names_are_harmless() {
+        assert_eq!(sanitised("Shop.Api"), "Shop.Api");
+        assert_eq!(sanitised("../etc/pass wd\n"), "_etc_pass_wd_");
+        assert_eq!(sanitised("--"), "session");
+        let file = default_file("web", Some(12)).display().to_string();
+        assert!(file.starts_with("web-12-2") && file.ends_with("Z.clrscope"), "{file}");
+    }
+
+    #[test]
+    fn lists_of_profilers() {
+        let parsed = Profilers::parse(DEFAULT_PROFILERS).unwrap();
+        assert_eq!(
+            parsed.0.iter().map(|selection| selection.spec.id).collect::<Vec<_>>(),
+            ["cpu", "wall", "exceptions", "gc"]
+        );
+        assert!(Profilers::parse(" , ").unwrap_err().contains("no profiler"));
+        assert!(Profilers::parse("cpu,nope").unwrap_err().contains("clrscope profilers"));
+    }
+
+    fn summary() -> Summary {
+        Summary {
+            sessions: vec![SessionSummary {
+                pid: 12,
+                process_name: "web".into(),
+                path: Some("my files/web.clrscope".into()),
+                duration: Duration::from_secs(10),
+                engine: "kernel ring".into(),
+                samples: vec![("cpu", 990), ("gc", 3)],
+                observer: ObserverStatus {
+                    target_cpu: 12_000_000,
+                    dropped: vec![("ring full".into(), 2), ("late".into(), 0)],
+                    ..ObserverStatus::default()
+                },
+                notes: vec!["an APM holds the main slot".into()],
+                end: EndReason::ProcessExited,
+                timings: recorder::Timings {
+                    attach_to_initialize: Some(Duration::from_micros(2500)),
+                    ..recorder::Timings::default()
+                },
+            }],
+            exit_code: None,
+        }
+    }
+
+    #[test]
+    fn a_summary_names_what_was_lost_and_what_is_next() {
+        let text = summary_text(&summary());
+        for part in [
+            "Recorded web (12) for 10.0s, until the process ended",
+            "cpu 990, gc 3",
+            "12.0ms CPU in the process",
+            "dropped  2 ring full\n",
+            "note     an APM holds the main slot",
+            "clrscope report 'my files/web.clrscope' --format html",
+        ] {
+            assert!(text.contains(part), "{part} is missing in:\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_recording_is_cut_off_by_what_was_not_planned() {
+        let mut summary = summary();
+        assert!(cut_off(&summary, true).is_some_and(|message| message.starts_with("process 12 ended before")));
+        assert_eq!(cut_off(&summary, false), None);
+        summary.sessions[0].end = EndReason::AgentLost;
+        assert!(cut_off(&summary, false).is_some_and(|message| message.contains("connection to process 12 was lost")));
+        summary.sessions[0].end = EndReason::Stopped;
+        assert_eq!(cut_off(&summary, true), None);
+    }
+
+    #[test]
+    fn a_summary_in_json() {
+        let json = serde_json::to_value(summary_json(&summary())).unwrap();
+        let session = &json["sessions"][0];
+        assert_eq!((&session["samples"]["cpu"], &session["end"]), (&990.into(), &"process-exited".into()));
+        assert_eq!(session["dropped"]["ring full"], 2);
+        assert_eq!(session["attach_to_initialize_seconds"], 0.0025);
+        assert!(session["detach_seconds"].is_null());
+    }
+
+    #[test]
+    fn progress_in_one_line() {
+        let progress = Progress {
+            stage: "recording".into(),
+            elapsed: Duration::from_millis(3200),
+            samples: vec![("cpu", 320)],
+            dropped: 0,
+            bytes: 1,
+        };
+        assert_eq!(progress_text(&progress, Some(Duration::from_secs(10))), "recording  3.2 s of 10.0s  cpu 320");
+        let endless = progress_text(&progress, None);
+        assert_eq!(endless, "recording  3.2 s (Ctrl-C ends)  cpu 320");
+    }
+}

@@ -1,0 +1,271 @@
+//! `clrscope launch` on every runtime: the truth from the first instruction on, and a command that does not notice us.
+#![cfg(unix)]
+mod common;
+
+use common::{Ended, Report, Running, clrscope, file, open_type, scratch};
+use rustix::process::Signal;
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+use testkit::{Host, Launch, Runtime, Sample, sample_runtimes};
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// A launch of ours around a launch of the test kit.
+fn under(launch: Launch, output: &Path, more: &[&str]) -> Launch {
+    let prefix = [&[common::binary(), "launch", "-o", output.to_str().unwrap()], more, &["--"]].concat();
+    launch.under(prefix)
+}
+
+#[test]
+fn cpu_time_from_the_first_instruction_on() {
+    for runtime in sample_runtimes() {
+        let folder = scratch();
+        let output = file(&folder, "burn.clrscope");
+        let launch = Sample::named("burn").launch(runtime, &["--seconds", "5"]);
+        let mut process = under(launch, &output, &["-p", "cpu", "--rate", "1000"]).private_tmp().start();
+        let truth = process.truth(LIMIT);
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
+        let report = Report::of(&output);
+        assert_eq!(report.0["recording"]["entry"], "launched", "{runtime}");
+        assert_eq!(report.0["recording"]["end"]["reason"], "process-exited", "{runtime}");
+        let weights = [
+            report.total_weight("cpu", "Clrscope.Samples.Burn", "Slow"),
+            report.total_weight("cpu", "Clrscope.Samples.Burners", "Medium"),
+            report.total_weight("cpu", "Clrscope.Samples.Burn", "Light"),
+        ];
+        let all = weights.iter().sum::<u64>() as f64;
+        for ((weight, share), method) in weights.into_iter().zip([0.7, 0.2, 0.1]).zip(["Slow", "Medium", "Light"]) {
+            let seen = weight as f64 / all;
+            assert!((seen - share).abs() < 0.04, "{runtime}: {method} has {seen:.3}, not {share}");
+        }
+        let cpu = truth["cpu_ns"].as_f64().unwrap();
+        assert!(all > cpu * 0.85, "{runtime}: {all} of {cpu} nanoseconds were seen");
+        // The start of the program is in it: the entry point is on stacks, and the runtime's compiler has worked.
+        assert!(report.total_weight("cpu", "Clrscope.Samples.Burn", "Main") > 0, "{runtime}");
+        assert_eq!(common::left_behind(process.tmp().unwrap()), Vec::<String>::new(), "{runtime}");
+    }
+}
+
+#[test]
+fn every_exception_of_a_whole_run() {
+    for runtime in sample_runtimes() {
+        let folder = scratch();
+        let output = file(&folder, "thrower.clrscope");
+        let launch = Sample::named("thrower").launch(runtime, &["--count", "2000", "--rate", "4000"]);
+        let mut process = under(launch, &output, &["-p", "exceptions"]).start();
+        let truth = process.truth(LIMIT);
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
+        let counts = Report::of(&output).exceptions();
+        let known: BTreeMap<&str, u64> = truth["exceptions"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(|(ty, known)| (open_type(ty), known["count"].as_u64().unwrap()))
+            .collect();
+        for (ty, count) in known {
+            // The program throws one of each before it begins to count.
+            assert_eq!(counts.get(ty).copied(), Some(count + 1), "{runtime}: {ty}: {counts:?}");
+        }
+    }
+}
+
+#[test]
+fn every_collection_of_a_launched_process() {
+    for runtime in sample_runtimes() {
+        let folder = scratch();
+        let output = file(&folder, "gc.clrscope");
+        let launch = Sample::named("gcforce").launch(runtime, &["--rounds", "10", "--gate"]);
+        let launch = launch.env("COMPlus_GCgen0size", "2000000");
+        let mut process = under(launch, &output, &["-p", "gc"]).start();
+        process.wait_for_ready();
+        // The runtime takes orders for its events a moment after it has begun to run programs.
+        std::thread::sleep(Duration::from_secs(1));
+        process.send_line("go").unwrap();
+        let truth = process.truth(LIMIT);
+        std::thread::sleep(Duration::from_secs(1));
+        process.close_stdin();
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
+        let report = Report::of(&output);
+        // What the round before the counting did may be in it or not.
+        let induced = report.0["gc"]["induced"].as_u64().unwrap();
+        assert!((30..=33).contains(&induced), "{runtime}: {induced} induced collections: {truth}");
+        for (generation, count) in report.collections().into_iter().enumerate() {
+            let counted = truth["by_generation"][generation].as_u64().unwrap();
+            assert!(
+                count >= counted && count <= counted * 6 / 5 + 1,
+                "{runtime}: generation {generation}: {count}, {truth}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_real_application_as_it_starts() {
+    for runtime in [Runtime::Azmcp9, Runtime::V10] {
+        let folder = scratch();
+        let output = file(&folder, "azmcp.clrscope");
+        let Host::App { app } = runtime.require().host() else { panic!("{runtime} is no application") };
+        let mut process = under(Launch::new(app).arg("--version"), &output, &["--rate", "1000"]).start();
+        process.wait_for_line(LIMIT, |line| line.contains('.')).unwrap();
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
+        let report = Report::of(&output);
+        assert!(report.series("cpu")["samples"].as_u64().unwrap() > 50, "{runtime}");
+        let functions = report.0["functions"].as_array().unwrap();
+        let main =
+            functions.iter().any(|function| function["method"].as_str().is_some_and(|name| name.contains("Main")));
+        assert!(main, "{runtime}: the entry point is on no stack");
+    }
+}
+
+/// `sh -c script` under `launch`, with the .NET program of the test as its arguments.
+fn script(script: &str, output: &Path, more: &[&str]) -> Command {
+    let burn = Sample::named("burn").launch(Runtime::V9, &["--seconds", "1"]).command();
+    let mut words: Vec<String> = vec!["launch".into(), "-o".into(), output.to_str().unwrap().into()];
+    words.extend(more.iter().map(|word| (*word).to_owned()));
+    words.extend(["--", "sh", "-c", script, "sh"].map(str::to_owned));
+    words.push(burn.get_program().to_str().unwrap().into());
+    words.extend(burn.get_args().map(|word| word.to_str().unwrap().to_owned()));
+    let mut command = clrscope(words);
+    for (name, value) in burn.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
+}
+
+fn run(text: &str, more: &[&str]) -> (Ended, tempfile::TempDir) {
+    let folder = scratch();
+    let ended = Running::start(script(text, &file(&folder, "x.clrscope"), more)).wait();
+    (ended, folder)
+}
+
+#[test]
+fn the_exit_code_is_that_of_the_command() {
+    for code in [0, 1, 7, 255] {
+        run(&format!("\"$@\"; exit {code}"), &[]).0.expect(code);
+    }
+    run("\"$@\"; kill -TERM $$", &[]).0.expect(128 + 15);
+    let (ended, _folder) = run("exit 3", &[]);
+    assert!(ended.expect(3).err.contains("no .NET process"));
+    let (ended, _folder) = run("exit 0", &[]);
+    ended.expect_error(125, &["no .NET process"]);
+}
+
+#[test]
+fn the_streams_are_those_of_the_command() {
+    let folder = scratch();
+    let mut command = script("cat; echo oops >&2; \"$@\" > /dev/null", &file(&folder, "x.clrscope"), &[]);
+    let input = file(&folder, "input");
+    std::fs::write(&input, "from standard input\n").unwrap();
+    command.stdin(std::fs::File::open(input).unwrap());
+    let ended = Running::start(command).wait().expect(0);
+    assert_eq!(ended.out, "from standard input\n");
+    assert!(ended.err.starts_with("oops\n") && ended.err.contains("Recorded "), "{}", ended.err);
+    let (quiet, _folder) = run("\"$@\" > /dev/null", &["--quiet"]);
+    assert_eq!((quiet.out.as_str(), quiet.err.as_str()), ("", ""));
+    let (json, _folder) = run("\"$@\" > /dev/null", &["--json"]);
+    let summary: serde_json::Value = serde_json::from_str(json.err.lines().last().unwrap()).unwrap();
+    assert!(summary["exit_code"] == 0 && summary["sessions"][0]["samples"]["cpu"].as_u64().unwrap() > 0, "{summary}");
+}
+
+#[test]
+fn signals_reach_the_command() {
+    for (signal, name) in [(Signal::TERM, "TERM"), (Signal::INT, "INT"), (Signal::USR1, "USR1"), (Signal::HUP, "HUP")] {
+        let folder = scratch();
+        let text = format!(
+            "trap 'echo got {name}; done=1' {name}; echo armed; \"$@\" > /dev/null; \
+            while [ -z \"$done\" ]; do sleep 0.05; done; exit 9"
+        );
+        let mut command = script(&text, &file(&folder, "x.clrscope"), &["--quiet"]);
+        // A session of its own: no terminal would send the signal to the command by itself.
+        let mut wrapped = Command::new("setsid");
+        wrapped.arg("--wait").arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
+        for (variable, value) in command.get_envs() {
+            match value {
+                Some(value) => wrapped.env(variable, value),
+                None => wrapped.env_remove(variable),
+            };
+        }
+        command = wrapped;
+        let running = Running::start(command);
+        // `setsid` forks only where it leads a group already; the clrscope to signal is it or its child.
+        let pid = clrscope_below(running.pid());
+        std::thread::sleep(Duration::from_secs(3));
+        rustix::process::kill_process(rustix::process::Pid::from_raw(pid as i32).unwrap(), signal).unwrap();
+        let ended = running.wait().expect(9);
+        assert_eq!(ended.out, format!("armed\ngot {name}\n"));
+    }
+}
+
+/// The process of that number if it is `clrscope` by now, or its child that is.
+fn clrscope_below(pid: u32) -> u32 {
+    let is_clrscope =
+        |pid: u32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == Path::new(common::binary()));
+    for _ in 0..500 {
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        let mut candidates =
+            std::iter::once(pid).chain(children.split_whitespace().filter_map(|word| word.parse().ok()));
+        if let Some(found) = candidates.find(|pid| is_clrscope(*pid)) {
+            return found;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("no clrscope below {pid}");
+}
+
+#[test]
+fn the_duration_ends_the_recording_and_not_the_command() {
+    let folder = scratch();
+    let output = file(&folder, "burn.clrscope");
+    let launch = Sample::named("burn").launch(Runtime::V9, &["--seconds", "5"]);
+    let mut process = under(launch, &output, &["--duration", "2s"]).start();
+    process.truth(LIMIT);
+    assert!(process.wait(LIMIT).unwrap().success(), "{}", process.transcript());
+    let report = Report::of(&output);
+    assert_eq!(report.0["recording"]["end"]["reason"], "stopped");
+    let seconds = report.0["recording"]["duration_ns"].as_f64().unwrap() / 1e9;
+    assert!((1.8..3.5).contains(&seconds), "{seconds}");
+}
+
+#[test]
+fn several_processes_get_a_file_each() {
+    let (ended, folder) = run("\"$@\" > /dev/null; \"$@\" > /dev/null", &[]);
+    let ended = ended.expect(0);
+    let names =
+        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut sessions: Vec<String> = names.filter(|name| name.ends_with(".clrscope")).collect();
+    sessions.sort();
+    assert_eq!(sessions.len(), 2, "{sessions:?}: {}", ended.err);
+    let pids: Vec<u64> = sessions
+        .iter()
+        .map(|name| Report::of(&folder.path().join(name)).0["recording"]["process"]["pid"].as_u64().unwrap())
+        .collect();
+    assert_ne!(pids[0], pids[1]);
+}
+
+#[test]
+fn the_default_file_is_named_after_the_command() {
+    let folder = scratch();
+    let mut command = script("\"$@\"", Path::new("unused"), &[]);
+    let words: Vec<_> =
+        command.get_args().map(std::ffi::OsStr::to_owned).filter(|word| word != "-o" && word != "unused").collect();
+    let environment: Vec<_> =
+        command.get_envs().map(|(name, value)| (name.to_owned(), value.map(|v| v.to_owned()))).collect();
+    command = clrscope(words);
+    for (name, value) in environment {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.current_dir(folder.path());
+    Running::start(command).wait().expect(0);
+    let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(names.len() == 1 && names[0].to_str().unwrap().starts_with("sh-20"), "{names:?}");
+}
