@@ -90,9 +90,7 @@ fn tests() -> Result<Outcome> {
     if tool::find("cargo-nextest").is_some() {
         command.args(["nextest", "run", "--workspace", "--no-fail-fast", "--status-level", "slow"]);
         command.args(["--final-status-level", "fail"]);
-        if std::env::var_os("CI").is_some() {
-            command.args(["--profile", "ci"]);
-        }
+        command.args(["--profile", "ci"]);
     } else {
         println!("cargo-nextest is not installed: `cargo test` does it, without a limit per test");
         command.args(["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"]);

@@ -20,7 +20,7 @@ use corprof::info::EventPipeSession;
 use profilers::{Collector, Object};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
-use wire::{CpuEngine, LogLevel, Nanos, SessionConfig};
+use wire::{CpuEngine, LogLevel, Nanos, Record, SessionConfig};
 
 /// How far a session is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -237,8 +237,7 @@ impl Agent {
     pub fn walk_instead(&self, why: &str) {
         self.stop_signals();
         self.collectors.switch_on("cpu");
-        let engine = "CPU samples are taken by suspend and walk, at safepoints only and without native frames";
-        self.log(LogLevel::Error, format!("{engine}, because signals do not work here: {why}"));
+        self.events.push(Event::Record(Record::WalkInstead { reason: why.to_owned() }));
     }
 
     /// Whether exceptions come as events.

@@ -116,6 +116,10 @@ impl ProfileBuilder {
                 see(*time);
                 profile.notes.push((*time, message.clone()));
             }
+            SessionRecord::Engine { profiler, engine } => {
+                let run = profile.info.profilers.iter_mut().find(|run| run.id == *profiler);
+                run.into_iter().for_each(|run| run.engine.clone_from(engine));
+            }
             SessionRecord::End(end) => {
                 see(end.time);
                 profile.end = Some(end.clone());

@@ -3,10 +3,10 @@
 
 mod support;
 
-use recorder::{EngineChoice, SessionSummary};
+use recorder::{EngineChoice, RecordError, SessionSummary};
 use session::{SessionReader, SessionRecord};
 use std::{collections::HashMap, fs::File, io::BufReader, path::Path, time::Duration};
-use support::{counter, handles_sigprof, is_mapped, options, record};
+use support::{counter, handles_sigprof, is_mapped, options, record, try_record, without_kernel_ring};
 use testkit::{Runtime, Sample, TargetProcess, sample_runtimes};
 
 fn supported() -> impl Iterator<Item = Runtime> {
@@ -139,9 +139,33 @@ fn where_the_signal_is_taken_the_runtime_is_walked_instead() {
         let mut process = Sample::named("mixed").start(runtime, &arguments);
         process.wait_for_ready();
         assert!(handles_sigprof(process.pid()));
-        let summary = record(process.pid(), options(EngineChoice::Signals, 100, Duration::from_secs(2), None));
-        assert_walked(&summary, "SIGPROF already has a handler");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("refused.clrscope");
+        // Who asks for signals gets them, or an error.
+        let signals = options(EngineChoice::Signals, 100, Duration::from_secs(2), Some(&path));
+        let refused = try_record(process.pid(), signals).unwrap_err();
+        assert!(
+            matches!(&refused, RecordError::Engine { engine: "signals", reason } if reason.contains("SIGPROF")),
+            "{refused}"
+        );
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         assert!(handles_sigprof(process.pid()), "the program's own handler is gone");
+        assert!(process.is_running() && !is_mapped(process.pid()));
+
+        let path = folder.path().join("walked.clrscope");
+        let chosen = options(EngineChoice::Auto, 100, Duration::from_secs(2), Some(&path));
+        let pid = process.pid();
+        let summary = without_kernel_ring(move || record(pid, chosen));
+        assert_walked(&summary, "SIGPROF already has a handler");
+        assert!(summary.engine.starts_with("suspend and walk"), "{}", summary.engine);
+        let engines: Vec<String> = SessionReader::new(BufReader::new(File::open(&path).unwrap()))
+            .unwrap()
+            .filter_map(|record| match record.unwrap() {
+                SessionRecord::Engine { engine, .. } => Some(engine),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(engines, [summary.engine]);
         assert!(process.is_running() && !is_mapped(process.pid()));
     }
 }

@@ -79,6 +79,13 @@ pub enum SessionRecord {
     },
     /// Last of all; missing in a session that was cut short.
     End(SessionEnd),
+    /// A profiler goes on in another way than [`SessionInfo::profilers`] says.
+    Engine {
+        /// Its id.
+        profiler: String,
+        /// How it takes samples from now on, in the words of [`ProfilerRun::engine`].
+        engine: String,
+    },
 }
 
 /// What was recorded, where and how.

@@ -135,7 +135,8 @@ impl Validator {
             SessionRecord::Gc(_)
             | SessionRecord::Pause(_)
             | SessionRecord::Observer(_)
-            | SessionRecord::Note { .. } => Ok(()),
+            | SessionRecord::Note { .. }
+            | SessionRecord::Engine { .. } => Ok(()),
             SessionRecord::End(_) => {
                 self.end = true;
                 Ok(())

@@ -66,6 +66,11 @@ pub enum Record {
     Status(Status),
     /// Answer to [`crate::Control::Flush`].
     Flushed,
+    /// CPU samples come by suspend and walk from now on, because the signal engine that was asked for cannot be used.
+    WalkInstead {
+        /// Why.
+        reason: String,
+    },
     /// Something a user should know.
     Log {
         /// How grave.

@@ -104,6 +104,13 @@ impl CpuSource {
         Self { engine, source, pid, rate_hz, stack: 0, description, taken: 0, cut: 0, reported: [0; 4] }
     }
 
+    /// The agent walks stacks instead, for this reason.
+    pub fn walk_instead(&mut self, reason: &str) {
+        let forced = Self::inside(CpuEngine::SuspendWalk, self.rate_hz, None).description;
+        self.description = format!("{forced}, because signals do not work here: {reason}");
+        (self.engine, self.source) = (CpuEngine::SuspendWalk, Engine::Walk);
+    }
+
     /// In words for a reader: how samples are taken.
     pub fn description(&self) -> &str {
         &self.description

@@ -9,7 +9,7 @@ use super::{
     target::Target,
     waits,
 };
-use crate::{Progress, RecordError, SessionSummary, StopHandle, Timings};
+use crate::{EngineChoice, Progress, RecordError, SessionSummary, StopHandle, Timings};
 use rustix::time::{ClockId, clock_gettime};
 use session::{
     EndReason, ExceptionSample, LiveSink, ObserverStatus, SampleBatch, SessionEnd, SessionError, SessionInfo,
@@ -46,10 +46,6 @@ const BYE_LIMIT: Duration = Duration::from_secs(6);
 /// How the note on deep stacks begins.
 const DEEP_STACKS: &str = "many stacks were deeper than what was copied of them";
 
-/// A known danger, told in every recording that it concerns; see docs/safety.md.
-const EXCEPTIONS_AT_RISK: &str = "the exceptions profiler on .NET 9 and newer: processes that throw thousands of \
-    exceptions a second while they collect garbage were seen to die with it; leave it out there (-p cpu,wall,gc)";
-
 /// How the agent's own threads are named.
 const OWN_THREADS: &str = "clrscope-";
 
@@ -73,6 +69,8 @@ pub(super) struct Sources {
     pub target: Target,
     pub link: AgentLink,
     pub cpu: CpuSource,
+    /// What was asked for; the source says what is used.
+    pub engine: EngineChoice,
     pub events: Option<Events>,
     pub info: SessionInfo,
     pub path: Option<PathBuf>,
@@ -127,6 +125,8 @@ pub(super) struct Pump {
     counts: HashMap<&'static str, u64>,
     notes: Vec<String>,
     failure: Option<SessionError>,
+    /// Why there is nothing to record.
+    refused: Option<RecordError>,
     start: u64,
     bye: Option<ByeReason>,
     closed: bool,
@@ -158,6 +158,7 @@ impl Pump {
             counts: HashMap::new(),
             notes: Vec::new(),
             failure: None,
+            refused: None,
             start,
             bye: None,
             closed: false,
@@ -176,13 +177,10 @@ impl Pump {
         let info = SessionRecord::Info(self.sources.info.clone());
         self.write(&info);
         self.define_threads();
-        if self.sources.link.hello.runtime[0] >= 9 && self.records("exceptions") {
-            self.note(EXCEPTIONS_AT_RISK.to_owned());
-        }
         self.stage("recording");
         let started = Instant::now();
         let mut next_second = started + Duration::from_secs(1);
-        while !self.closed && self.bye.is_none() && self.failure.is_none() {
+        while !self.closed && self.bye.is_none() && self.failure.is_none() && self.refused.is_none() {
             if self.sources.stop.is_stopped() || self.sources.duration.is_some_and(|limit| started.elapsed() >= limit) {
                 break;
             }
@@ -195,10 +193,6 @@ impl Pump {
             progress.elapsed = started.elapsed();
         }
         self.finish()
-    }
-
-    fn records(&self, profiler: &str) -> bool {
-        self.sources.info.profilers.iter().any(|run| run.id == profiler)
     }
 
     /// One round: take what there is from every source, and write what is due.
@@ -470,6 +464,15 @@ impl Pump {
                 if let Some(error) = error {
                     self.note(format!("the agent's sample ring cannot be read: {error}"));
                 }
+            }
+            Record::WalkInstead { reason } if self.sources.engine == EngineChoice::Signals => {
+                self.refused.get_or_insert(RecordError::Engine { engine: "signals", reason });
+            }
+            Record::WalkInstead { reason } => {
+                self.sources.cpu.walk_instead(&reason);
+                let engine = self.sources.cpu.description().to_owned();
+                self.note(format!("CPU samples are taken by {engine}"));
+                self.write(&SessionRecord::Engine { profiler: "cpu".to_owned(), engine });
             }
             Record::Status(status) => self.agent_status = status,
             Record::Log { level, message } => {
@@ -773,7 +776,11 @@ impl Pump {
             (None, None) => Ok(()),
             (None, Some(writer)) => writer.finish().and_then(|mut file| Ok(file.flush()?)),
         };
-        closed.map_err(|source| RecordError::Output { path, source })?;
+        closed.map_err(|source| RecordError::Output { path: path.clone(), source })?;
+        if let Some(refused) = self.refused {
+            let _ = std::fs::remove_file(path);
+            return Err(refused);
+        }
         self.stage("done");
         Ok(SessionSummary {
             pid: self.sources.info.pid,

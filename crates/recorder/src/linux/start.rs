@@ -192,6 +192,7 @@ impl Start {
             target: self.target,
             link: self.link,
             cpu: self.cpu,
+            engine: options.engine,
             events,
             info,
             path,

@@ -83,7 +83,11 @@ impl Target {
     /// Waits until no library of this file name is loaded any more, or until the process has ended. `None` when time is
     /// up, or when we may not see what is loaded.
     pub fn wait_unloaded(&self, library: &str, limit: Duration) -> Option<()> {
-        let deadline = Instant::now() + limit;
+        const FIRST: Duration = Duration::from_millis(260);
+        const SELDOM: Duration = Duration::from_millis(65);
+        const OFTEN: Duration = Duration::from_millis(5);
+        let began = Instant::now();
+        let deadline = began + limit;
         while self.is_alive() {
             let maps = proc::maps(self.pid).ok()?;
             let is_it = |path: &Path| path.to_string_lossy().contains(library);
@@ -94,7 +98,8 @@ impl Target {
             if Instant::now() >= deadline {
                 return None;
             }
-            std::thread::sleep(Duration::from_millis(5));
+            // Reading the map stops the process for a moment, and the runtime takes about 300 ms in any case.
+            std::thread::sleep(if began.elapsed() < FIRST { SELDOM } else { OFTEN }.min(limit));
         }
         Some(())
     }

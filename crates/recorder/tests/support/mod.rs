@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use profilers::Selection;
-use recorder::{AgentFile, EngineChoice, RecordOptions, SessionSummary};
+use recorder::{AgentFile, EngineChoice, RecordError, RecordOptions, SessionSummary};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -34,10 +34,28 @@ pub fn options(engine: EngineChoice, rate_hz: u32, duration: Duration, output: O
 
 /// Records a process to the end.
 pub fn record(pid: u32, options: RecordOptions) -> SessionSummary {
-    let recording =
-        recorder::attach(&diagnostics::find_pid(pid).expect("a .NET process"), options).expect("a recording");
-    let mut summary = recording.wait().expect("a summary");
-    summary.sessions.pop().expect("one session")
+    try_record(pid, options).expect("a recording")
+}
+
+/// The same where it may be refused.
+pub fn try_record(pid: u32, options: RecordOptions) -> Result<SessionSummary, RecordError> {
+    let recording = recorder::attach(&diagnostics::find_pid(pid).expect("a .NET process"), options)?;
+    let mut summary = recording.wait()?;
+    Ok(summary.sessions.pop().expect("one session"))
+}
+
+/// Does something on a thread that the kernel lets take no samples, as in a container with the usual seccomp profile.
+pub fn without_kernel_ring<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> R {
+    let refuse = seccompiler::SeccompAction::Errno(libc::EPERM as u32);
+    let rules = [(libc::SYS_perf_event_open, Vec::new())].into();
+    let arch = std::env::consts::ARCH.try_into().expect("an architecture that has seccomp");
+    let filter = seccompiler::SeccompFilter::new(rules, seccompiler::SeccompAction::Allow, refuse, arch);
+    let filter: seccompiler::BpfProgram = filter.and_then(TryInto::try_into).expect("a filter");
+    let thread = std::thread::spawn(move || {
+        seccompiler::apply_filter(&filter).expect("the filter is taken");
+        body()
+    });
+    thread.join().expect("no panic")
 }
 
 /// A counter of a recording.
