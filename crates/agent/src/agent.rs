@@ -77,7 +77,15 @@ pub struct Agent {
     shutdown: AtomicBool,
     /// Whether the last words are written.
     finished: AtomicBool,
+    /// Whether the runtime has said that the attach is complete.
+    pub attached: AtomicBool,
+    /// Suspensions that a callback told of.
+    pub suspensions: AtomicU64,
+    may_leave: OnceLock<bool>,
 }
+
+/// How long to try to find out whether callbacks come.
+const HEAR_LIMIT: Nanos = 2_000_000_000;
 
 /// Events between callbacks and writer: 20,000 exception samples a second are 400 in each round.
 const EVENTS: usize = 4096;
@@ -121,6 +129,9 @@ impl Agent {
             go: AtomicBool::new(false),
             shutdown: AtomicBool::new(false),
             finished: AtomicBool::new(false),
+            attached: AtomicBool::new(false),
+            suspensions: AtomicU64::new(0),
+            may_leave: OnceLock::new(),
         })
     }
 
@@ -160,6 +171,40 @@ impl Agent {
         while !self.finished.load(Ordering::Acquire) && clock::monotonic() < deadline {
             clock::sleep_until(clock::monotonic() + 1_000_000);
         }
+    }
+
+    /// Whether the runtime knows us when it looks for whom to call.
+    ///
+    /// It counts notification-only profilers, and looks for none where the count is 0; but it counts down for the main
+    /// profiler too when that one detaches (`ProfControlBlock::DeRegisterProfilerInfo`, src/coreclr/inc/profilepriv.inl,
+    /// seen in 8, 9 and 10). From then on one notification-only profiler too few is known: no callback comes, and
+    /// a request to detach reads through a null pointer. So before each it is seen whether a suspension is told to us.
+    pub fn is_called(&self) -> bool {
+        if !self.notify_only {
+            return true;
+        }
+        let deadline = clock::monotonic() + HEAR_LIMIT;
+        // Until then nothing is told to us in any case.
+        while !self.attached.load(Ordering::Acquire) && clock::monotonic() < deadline {
+            clock::sleep_until(clock::monotonic() + 100_000);
+        }
+        while !self.is_shutdown() {
+            let before = self.suspensions.load(Ordering::SeqCst);
+            match self.runtime.suspend() {
+                Ok(suspended) => {
+                    drop(suspended);
+                    return self.suspensions.load(Ordering::SeqCst) != before;
+                }
+                Err(_) if clock::monotonic() < deadline => clock::sleep_until(clock::monotonic() + 10_000_000),
+                Err(_) => return false,
+            }
+        }
+        false
+    }
+
+    /// Whether the runtime can be asked to let go of us: see [`Self::is_called`]. Found out once, at the end.
+    pub fn may_leave(&self) -> bool {
+        *self.may_leave.get_or_init(|| self.is_called())
     }
 
     /// Waits until a launched process may go on, until a point in time.

@@ -18,7 +18,10 @@ use corprof::ids::{FunctionId, ModuleId, ObjectId, ThreadId};
 use corprof::{CallbackCx, EventMask, HResult, PanicReport, Profiler, ProfilerCallback, ProfilerInfo, Utf16};
 use profilers::{Function, Object};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
 use std::sync::{Arc, OnceLock};
 use wire::{LogLevel, Nanos, RuntimeWork, RuntimeWorkKind, SessionConfig};
 
@@ -78,6 +81,7 @@ impl Entry {
         let main = OwnThread::spawn("clrscope-agent", move || writer::run(&for_thread)).map_err(|_| E_FAIL)?;
         agent.keep_main(main);
         if launched {
+            agent.attached.store(true, SeqCst);
             agent.advance(Phase::Running);
             agent.wait_go(entered + HOLD_LIMIT);
         }
@@ -146,6 +150,7 @@ impl Profiler for Entry {
 
     fn attach_complete(&self, _cx: &CallbackCx<'_>) {
         if let Some(agent) = self.agent() {
+            agent.attached.store(true, SeqCst);
             agent.advance(Phase::Running);
         }
     }
@@ -206,6 +211,9 @@ impl ProfilerCallback for Entry {
     }
 
     fn runtime_suspend_started(&self, _cx: &CallbackCx<'_>, _reason: SuspendReason) {
+        if let Some(agent) = self.agent() {
+            agent.suspensions.fetch_add(1, SeqCst);
+        }
         self.suspended.store(clock::monotonic(), Relaxed);
     }
 

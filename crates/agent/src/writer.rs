@@ -9,6 +9,7 @@ use crate::os::threads::OwnThread;
 use crate::os::{clock, tasks};
 use crate::queue::Event;
 use crate::resolver::Resolver;
+use corprof::EventMask;
 use corprof::ids::{ClassId, FunctionId};
 use profilers::{CallbackSample, Class, FlushCx};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -48,8 +49,14 @@ pub fn run(agent: &Arc<Agent>) {
     agent.stop_signals();
     exception_events::stop(agent);
     agent.finish();
-    if !agent.is_shutdown() {
+    if agent.is_shutdown() {
+        return;
+    }
+    if agent.may_leave() {
         agent.detach();
+    } else {
+        // Without events the runtime does no work for us. Should it refuse, the callbacks find a stopped session.
+        let _ = agent.runtime.info().set_event_mask(EventMask::NONE);
     }
 }
 
@@ -90,6 +97,10 @@ impl<'a> Writer<'a> {
     /// From hello to the reason to end.
     fn session(&mut self) -> Result<ByeReason, Gone> {
         self.hello()?;
+        // One that is launched is called: nobody can have left before the first instruction.
+        if self.agent.notify_only && !self.agent.config.launched && !self.agent.is_called() {
+            return Ok(ByeReason::Stays);
+        }
         self.send()?;
         // Until the attach is complete the runtime gives no answers.
         let mut begun = false;
@@ -271,6 +282,8 @@ impl<'a> Writer<'a> {
         self.agent.with_signals(SignalEngine::disarm);
         exception_events::stop(self.agent);
         let Ok(reason) = reason else { return };
+        let leaves = self.agent.is_shutdown() || self.agent.may_leave();
+        let reason = if leaves { reason } else { ByeReason::Stays };
         let _ = (|| {
             self.flush_collectors()?;
             self.drain()?;

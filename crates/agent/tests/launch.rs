@@ -72,7 +72,7 @@ fn a_process_is_not_held_for_ever() {
         client.stop();
         wait_gone(process.pid());
         Client::attach(&process, client::config(&["wall"], CpuEngine::Off)).stop();
-        wait_gone(process.pid());
+        wait_threads_gone(process.pid());
     }
 }
 
@@ -131,7 +131,7 @@ fn a_command_host_is_left_alone() {
 fn beside_another_profiler_only_what_that_allows_is_asked_for() {
     for runtime in supported() {
         let mut process = client::running(runtime);
-        let mut first = Client::attach(&process, config(&["wall"], CpuEngine::Off));
+        let mut first = Client::attach_as(&process, config(&["wall"], CpuEngine::Off), wire::CLSID_MAIN);
         let mut second = config(&["wall", "exceptions", "cpu"], CpuEngine::SuspendWalk);
         let listener = Listener::new();
         second.socket = listener.path();
@@ -156,10 +156,43 @@ fn beside_another_profiler_only_what_that_allows_is_asked_for() {
         wait_gone(process.pid());
         // The main place is taken at most once. Refusing leaves the library mapped, in every runtime since .NET 6:
         // the runtime has opened it to ask whether it would be content with less, and does not close it.
-        let mut first = Client::attach(&process, config(&["wall"], CpuEngine::Off));
+        let mut first = Client::attach_as(&process, config(&["wall"], CpuEngine::Off), wire::CLSID_MAIN);
         attach(process.pid(), &second, wire::CLSID_MAIN).unwrap_err();
         assert_eq!(first.stop().reason, ByeReason::Stopped);
         wait_threads_gone(process.pid());
         assert!(process.is_running());
+    }
+}
+
+#[test]
+fn a_main_profiler_that_leaves_does_not_take_the_process_with_it() {
+    for runtime in supported().into_iter().filter(|runtime| runtime.major() >= 6) {
+        let mut process = client::running(runtime);
+        let wall = || config(&["wall"], CpuEngine::Off);
+        let ticks = |client: &Client| client.records.iter().filter(|r| matches!(r, Record::WallTick(_))).count();
+        // It leaves while another is there, which then is not called any more, and cannot leave.
+        let mut main = Client::attach_as(&process, wall(), wire::CLSID_MAIN);
+        let mut beside = Client::attach(&process, wall());
+        beside.wait(|client| ticks(client) > 3);
+        assert_eq!(main.stop().reason, ByeReason::Stopped);
+        std::thread::sleep(Duration::from_millis(600));
+        assert_eq!(beside.stop().reason, ByeReason::Stays, "{runtime}");
+        // The one that stays makes up for it.
+        let mut next = Client::attach(&process, wall());
+        next.wait(|client| ticks(client) > 3);
+        assert_eq!(next.stop().reason, ByeReason::Stopped, "{runtime}");
+        // It leaves while nobody else is there: the next one says so at once, and the one after it is served.
+        let mut main = Client::attach_as(&process, wall(), wire::CLSID_MAIN);
+        main.wait(|client| ticks(client) > 3);
+        assert_eq!(main.stop().reason, ByeReason::Stopped);
+        std::thread::sleep(Duration::from_millis(600));
+        let mut deaf = Client::attach_as(&process, wall(), wire::CLSID_NOTIFY_ONLY);
+        deaf.wait(|client| client.bye.is_some());
+        assert_eq!(deaf.bye.as_ref().unwrap().reason, ByeReason::Stays, "{runtime}");
+        let mut next = Client::attach(&process, wall());
+        next.wait(|client| ticks(client) > 3);
+        assert_eq!(next.stop().reason, ByeReason::Stopped, "{runtime}");
+        wait_threads_gone(process.pid());
+        assert!(process.is_running(), "{runtime}: {}", process.transcript());
     }
 }

@@ -240,8 +240,52 @@ fn a_socket_where_somebody_else_answers_nothing() {
     run(["ps"]).expect(0);
 }
 
+/// The one process that a process has started.
+fn child_of(pid: u32) -> u32 {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let children = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("children")).unwrap_or_default());
+    let children: Vec<String> =
+        children.flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect();
+    assert_eq!(children.len(), 1, "{children:?}");
+    children[0].parse().unwrap()
+}
+
 #[test]
-fn another_profiler_is_attached() {
+fn another_profiler_is_there() {
+    for runtime in testkit::sample_runtimes() {
+        let folder = scratch();
+        let (first, second) = (file(&folder, "first.clrscope"), file(&folder, "second.clrscope"));
+        let path = first.to_str().unwrap();
+        let launch = Sample::named("burn").launch(runtime, &["--seconds", "60"]);
+        let profiler = [common::binary(), "launch", "-p", "cpu", "--duration", "6s", "-o", path, "--"];
+        let mut launched = launch.under(profiler).start();
+        launched.wait_for_ready();
+        // The program itself is what clrscope started.
+        let pid = child_of(launched.pid()).to_string();
+        let record = |duration| ["record", &pid, "-p", "cpu", "--duration", duration, "-o", second.to_str().unwrap()];
+        let beside = run(record("1s"));
+        if runtime.major() >= 6 {
+            beside.expect(0);
+            assert_eq!(Report::of(&second).0["recording"]["entry"], "attached-beside", "{runtime}");
+            // It goes while we are there. That must neither end the process nor keep the next one away.
+            let ended = run(record("6s"));
+            assert!(ended.err.contains("stays loaded, idle"), "{runtime}: {}", ended.err);
+            ended.expect(0);
+            for _ in 0..2 {
+                run(record("1s")).expect(0);
+            }
+        } else {
+            beside.expect_error(4, &["profiler"]);
+        }
+        rustix::process::kill_process(rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap(), Signal::TERM)
+            .unwrap();
+        launched.wait(Duration::from_secs(20)).unwrap();
+        assert_eq!(Report::of(&first).0["recording"]["entry"], "launched", "{runtime}: the first one was disturbed");
+    }
+}
+
+#[test]
+fn another_recording_is_under_way() {
     for runtime in testkit::sample_runtimes() {
         let folder = scratch();
         let (first, second) = (file(&folder, "first.clrscope"), file(&folder, "second.clrscope"));
@@ -252,7 +296,6 @@ fn another_profiler_is_attached() {
         let beside = Running::start(record(&process, &second, &["--duration", "1s"])).wait();
         if runtime.major() >= 6 {
             beside.expect(0);
-            assert_eq!(Report::of(&second).0["recording"]["entry"], "attached-beside", "{runtime}");
         } else {
             beside.expect_error(4, &["profiler"]);
         }

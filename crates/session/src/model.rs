@@ -118,13 +118,13 @@ pub struct SessionInfo {
 /// How we came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Entry {
-    /// Attached as the main profiler.
+    /// Attached, with no other profiler that is known of.
     Attached,
-    /// Attached as a notification-only profiler, beside another profiler.
+    /// Attached beside another profiler, which holds the main slot.
     AttachedBeside,
-    /// Launched with the process.
+    /// Launched with the process, as its main profiler.
     Launched,
-    /// Launched with the process as a notification-only profiler, beside another profiler.
+    /// Launched with the process beside another profiler, which holds the main slot.
     LaunchedBeside,
 }
 

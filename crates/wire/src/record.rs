@@ -359,6 +359,10 @@ pub enum ByeReason {
     Failed,
     /// The process is not to be profiled: a `dotnet` command host, an MSBuild node.
     Skipped,
+    /// It cannot leave, because another profiler has left in a way that the runtime miscounts: it stays loaded, without
+    /// a thread and without events. In the first frame this says that there is no session at all, and that an agent
+    /// that is loaded now may have one.
+    Stays,
 }
 
 /// The agent's last words.

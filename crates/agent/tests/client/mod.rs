@@ -89,6 +89,12 @@ impl Listener {
     }
 }
 
+/// How clrscope attaches to a process.
+pub fn clsid(pid: u32) -> [u8; 16] {
+    let version = diagnostics::find_pid(pid).unwrap().runtime_major_minor();
+    if version >= Some((6, 0)) { wire::CLSID_NOTIFY_ONLY } else { wire::CLSID_MAIN }
+}
+
 /// A connected agent, and all that it said.
 pub struct Client {
     stream: UnixStream,
@@ -101,9 +107,13 @@ pub struct Client {
 }
 
 impl Client {
-    /// Attaches to a process, and waits for the hello.
+    /// Attaches to a process as clrscope does, and waits for the hello.
     pub fn attach(process: &TargetProcess, config: SessionConfig) -> Self {
-        Self::attach_as(process, config, wire::CLSID_MAIN)
+        let clsid = clsid(process.pid());
+        let client = Self::attach_as(process, config.clone(), clsid);
+        // After a main profiler that has left, the first one is not called.
+        let stays = client.bye.as_ref().is_some_and(|bye| bye.reason == wire::ByeReason::Stays);
+        if stays { Self::attach_as(process, config, clsid) } else { client }
     }
 
     /// As [`Self::attach`], with a class id.

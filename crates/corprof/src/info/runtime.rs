@@ -122,6 +122,11 @@ impl ProfilerInfo {
     /// threads, timers and sessions must be gone by then. 300 is a good number: 0 means seconds, and smaller ones
     /// sometimes do.
     ///
+    /// From .NET 6 on the runtime counts notification-only profilers, and counts down for the main one too when that
+    /// detaches (src/coreclr/inc/profilepriv.inl, `DeRegisterProfilerInfo`). From then on a notification-only profiler
+    /// that is attached gets no callbacks, and **this call ends the process**. One that hears nothing of a
+    /// [`Self::suspend_runtime`] of its own, although it asked for [`SUSPENDS`](crate::EventMask::SUSPENDS), must stay.
+    ///
     /// # Errors
     /// `CORPROF_E_IMMUTABLE_FLAGS_SET` and `CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT` after what cannot be taken
     /// back: hooks, new bodies, or the mere flag for ReJIT.

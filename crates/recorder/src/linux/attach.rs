@@ -13,13 +13,16 @@ use std::{
     sync::{Arc, Mutex, atomic::AtomicU32},
     time::{Duration, Instant},
 };
-use wire::{Record, frame::FrameError};
+use wire::{ByeReason, Record, frame::FrameError};
 
 /// How long the runtime may take to load the agent: a running background collection can hold it up.
 const ATTACH_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long the agent may take from loaded to hello.
 const HELLO_LIMIT: Duration = Duration::from_secs(5);
+
+/// How many agents may be left behind, each by one other profiler that has left before.
+const MOST_TRIES: u32 = 8;
 
 /// Attaches to a running process and starts to record.
 ///
@@ -33,33 +36,37 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
         .viewer()
         .map_err(|source| RecordError::Io { what: format!("reading the facts of process {pid}"), source })?;
     let output = options.output.as_deref().map(OutputFile::create).transpose()?;
-    let place = Place::make(&viewer, &options.agent)?;
     // The ring is opened before the agent is loaded, so that no time is lost between the two.
     let cpu = start::open_cpu(&target, &options)?;
-    let config = start::config(&place, &options, cpu.engine, false)?;
-
-    let library = place.agent_path().display().to_string();
-    let data = config.to_bytes();
-    let mut requested = now();
-    let entry = match port.attach_profiler(wire::CLSID_MAIN, &library, &data, ATTACH_LIMIT) {
-        Ok(()) => Entry::Attached,
-        // Another profiler holds the one main slot: go beside it, where the runtime knows how to (.NET 6).
-        Err(error) if error.is_profiler_already_active() => {
-            let can = process.runtime_major_minor().is_some_and(|(major, _)| major >= 6);
-            requested = now();
-            match can.then(|| port.attach_profiler(wire::CLSID_NOTIFY_ONLY, &library, &data, ATTACH_LIMIT)) {
-                Some(Ok(())) => Entry::AttachedBeside,
-                Some(Err(error)) => return Err(error.into()),
-                None => return Err(error.into()),
+    // The main slot is left to others wherever the runtime can do with less (.NET 6): not only is it the only one, but
+    // a main profiler that leaves makes the runtime forget a notification-only one.
+    let clsid = match process.runtime_major_minor() {
+        Some((6.., _)) => wire::CLSID_NOTIFY_ONLY,
+        _ => wire::CLSID_MAIN,
+    };
+    let mut tries = 1;
+    let (link, library, requested) = loop {
+        let place = Place::make(&viewer, &options.agent)?;
+        let config = start::config(&place, &options, cpu.engine, false)?;
+        let requested = now();
+        let library = place.agent_path().display().to_string();
+        match port.attach_profiler(clsid, &library, &config.to_bytes(), ATTACH_LIMIT) {
+            Ok(()) => {}
+            Err(_) if !target.is_alive() => return Err(RecordError::Exited { pid }),
+            Err(error) => return Err(error.into()),
+        }
+        match hello(&place, &target, viewer.owner.0, &config.token)? {
+            Answer::Serves(link) => break (link, place.agent_name().to_owned(), requested),
+            Answer::Stays if tries < MOST_TRIES => tries += 1,
+            Answer::Stays => {
+                let reason = "other profilers have left this process in a way after which it calls no \
+                    notification-only one; restart it"
+                    .to_owned();
+                return Err(RecordError::AgentFailed { pid, reason });
             }
         }
-        Err(_) if !target.is_alive() => return Err(RecordError::Exited { pid }),
-        Err(error) => return Err(error.into()),
     };
-
-    let link = hello(&place, &target, viewer.owner.0, &config.token)?;
-    let library = place.agent_name().to_owned();
-    drop(place);
+    let entry = if main_slot_is_taken(pid) { Entry::AttachedBeside } else { Entry::Attached };
 
     let (live_sink, live) = start::live_pair(&options);
     let stop = StopHandle::default();
@@ -88,8 +95,23 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
     Ok(Recording { stop, progress, live, worker, command: Arc::new(AtomicU32::new(0)) })
 }
 
+/// Whether the process was started with a profiler, which then holds the main slot. One that was attached is not seen.
+fn main_slot_is_taken(pid: u32) -> bool {
+    let Ok(environ) = diagnostics::proc::environ(pid) else { return false };
+    let value = |name: &str| environ.iter().find(|(known, _)| known == name).map(|(_, value)| value);
+    value("CORECLR_ENABLE_PROFILING").is_some_and(|value| value == "1") && value("CORECLR_PROFILER").is_some()
+}
+
+/// What an agent says at first.
+enum Answer {
+    /// It records.
+    Serves(AgentLink),
+    /// It cannot record, nor leave; but the next one can.
+    Stays,
+}
+
 /// Waits for the right agent to connect.
-fn hello(place: &Place, target: &Target, uid: u32, token: &[u8; 16]) -> Result<AgentLink, RecordError> {
+fn hello(place: &Place, target: &Target, uid: u32, token: &[u8; 16]) -> Result<Answer, RecordError> {
     let pid = target.pid;
     let deadline = Instant::now() + HELLO_LIMIT;
     let no_hello = |hint: &str| RecordError::NoHello { pid, limit: HELLO_LIMIT, hint: hint.to_owned() };
@@ -123,11 +145,15 @@ fn hello(place: &Place, target: &Target, uid: u32, token: &[u8; 16]) -> Result<A
 }
 
 /// An agent that says goodbye in its first breath could not start; its log says why.
-fn failed_at_once(link: AgentLink, pid: u32) -> Result<AgentLink, RecordError> {
+fn failed_at_once(link: AgentLink, pid: u32) -> Result<Answer, RecordError> {
     let first = link.first();
-    let failed = |record: &Record| matches!(record, Record::Bye(bye) if bye.reason == wire::ByeReason::Failed);
-    if !first.iter().any(failed) {
-        return Ok(link);
+    let says =
+        |reason: ByeReason| first.iter().any(|record| matches!(record, Record::Bye(bye) if bye.reason == reason));
+    if says(ByeReason::Stays) {
+        return Ok(Answer::Stays);
+    }
+    if !says(ByeReason::Failed) {
+        return Ok(Answer::Serves(link));
     }
     let reason = first.iter().rev().find_map(|record| match record {
         Record::Log { message, .. } => Some(message.clone()),

@@ -46,6 +46,10 @@ const BYE_LIMIT: Duration = Duration::from_secs(6);
 /// How the note on deep stacks begins.
 const DEEP_STACKS: &str = "many stacks were deeper than what was copied of them";
 
+/// What is told of an agent that cannot leave.
+const STAYS: &str = "the agent stays loaded, idle, because another profiler has left this process in a way after which the \
+    runtime lets no notification-only profiler go";
+
 /// How the agent's own threads are named.
 const OWN_THREADS: &str = "clrscope-";
 
@@ -743,14 +747,20 @@ impl Pump {
             if !self.closed {
                 self.note("the agent did not confirm that it left the process; it leaves when clrscope ends".into());
             } else if let (Some(asked), Some(ByeReason::Stopped)) = (asked, self.bye) {
-                // The runtime looks only now and then whether it can let go; until it has, nobody else can attach.
+                // The runtime looks only now and then whether it can let go.
                 let left = self.sources.target.wait_unloaded(&self.sources.library, BYE_LIMIT);
                 self.timings.detach = left.map(|()| asked.elapsed());
+                if left.is_none() {
+                    self.note("the agent has stopped, but the runtime has not unloaded it yet".into());
+                } else if !self.sources.target.is_alive() {
+                    self.note("the process ended while the agent was about to leave".into());
+                }
             }
         }
         match self.bye {
             Some(ByeReason::Shutdown) => reason = EndReason::ProcessExited,
             Some(ByeReason::Stopped) => {}
+            Some(ByeReason::Stays) => self.note(STAYS.into()),
             Some(ByeReason::Failed | ByeReason::Skipped) => reason = EndReason::AgentLost,
             None => {
                 self.sources.target.wait_exit(Duration::from_millis(300));
