@@ -141,6 +141,9 @@ impl Profiler for Entry {
         let entered = clock::monotonic();
         let mut config = SessionConfig::from_bytes(client_data).map_err(|_| E_INVALIDARG)?;
         config.launched = false;
+        if config.makes_up {
+            return Ok(EventMask::NONE);
+        }
         self.start(info, config, entered)
     }
 

@@ -323,9 +323,11 @@ fn collections_are_counted_as_the_runtime_counts_them() {
         for generation in 0..3u8 {
             let found = gcs.iter().filter(|gc| gc.generation == generation).count() as u64;
             assert_eq!(Some(found), truth["by_generation"][usize::from(generation)].as_u64(), "{runtime}: {truth}");
-            let induced = gcs.iter().filter(|gc| gc.generation == generation && gc.induced).count();
-            assert_eq!(induced, ROUNDS, "{runtime}, generation {generation}");
         }
+        // Each was asked for; the runtime may collect an older generation than it was asked to, but never a younger one.
+        let induced = |oldest: u8| gcs.iter().filter(|gc| gc.generation >= oldest && gc.induced).count();
+        assert_eq!(induced(0), 3 * ROUNDS, "{runtime}");
+        assert!(induced(1) >= 2 * ROUNDS && induced(2) >= ROUNDS, "{runtime}");
         // Numbers are without gaps, each collection is within one pause, and each has left something.
         assert!(gcs.windows(2).all(|pair| pair[0].number + 1 == pair[1].number), "{runtime}");
         for gc in &gcs {

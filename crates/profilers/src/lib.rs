@@ -142,6 +142,7 @@ mod tests {
             rate_hz: 100,
             max_frames: 64,
             launched: false,
+            makes_up: false,
         };
         assert_eq!(create(&config).len(), 0);
         assert_eq!(events_of(&config), (0, 0));

@@ -20,6 +20,9 @@ pub struct SessionConfig {
     /// Whether the agent was launched with the process. Then it holds the process back at its first
     /// instruction until [`crate::Control::Go`], for two seconds at most.
     pub launched: bool,
+    /// Whether there is no session at all: the agent does nothing, and is never let go. .NET 6 and newer take a main
+    /// profiler that detaches for a notification-only one; one that stays makes their count right again.
+    pub makes_up: bool,
 }
 
 /// One profiler and its parameters as `key = value` texts that its spec validated outside.
@@ -115,6 +118,7 @@ mod tests {
             rate_hz: 100,
             max_frames: 512,
             launched: false,
+            makes_up: false,
         }
     }
 

@@ -39,6 +39,7 @@ pub fn config(profilers: &[&str], cpu: CpuEngine) -> SessionConfig {
         rate_hz: 100,
         max_frames: 256,
         launched: false,
+        makes_up: false,
     }
 }
 

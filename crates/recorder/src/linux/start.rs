@@ -68,6 +68,7 @@ pub(super) fn config(
         rate_hz: options.rate_hz,
         max_frames: MAX_FRAMES,
         launched,
+        makes_up: false,
     })
 }
 
