@@ -44,6 +44,10 @@ counters! {
     methods = "methods named";
     /// Nanoseconds spent naming methods.
     naming = "nanoseconds naming";
+    /// Methods that were the first named of their module, whose metadata was opened for them.
+    first_methods = "modules opened";
+    /// Nanoseconds spent naming those; in the nanoseconds naming too.
+    opening = "nanoseconds opening modules";
     /// Code records without an unwind table.
     without_unwind = "code without unwind table";
     /// Callbacks that panicked.

@@ -211,16 +211,21 @@ impl Resolver {
         // The thread's own time: what it waits for a processor is no cost of naming.
         let begun = clock::thread_cpu();
         let name = self.names.method(function);
-        Counters::add(&counters.naming, clock::thread_cpu().saturating_sub(begun));
+        let taken = clock::thread_cpu().saturating_sub(begun);
+        Counters::add(&counters.naming, taken);
         Counters::add(&counters.methods, 1);
+        let module = name.as_ref().ok().and_then(|name| name.module);
+        if module.is_some_and(|module| !self.modules.contains_key(&module)) {
+            Counters::add(&counters.first_methods, 1);
+            Counters::add(&counters.opening, taken);
+        }
         if self.methods.len() >= Self::MOST {
             self.forget_all_code();
             self.methods.clear();
         }
         self.last_method = self.last_method.wrapping_add(1);
         let id = self.last_method;
-        self.methods
-            .insert(function, Named { id, module: name.as_ref().ok().and_then(|name| name.module), code: Vec::new() });
+        self.methods.insert(function, Named { id, module, code: Vec::new() });
         let method = match name {
             Ok(name) => {
                 let (kind, module) = match name.kind {
