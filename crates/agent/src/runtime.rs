@@ -1,6 +1,7 @@
 //! What the agent asks of the runtime, in the form in which a recording needs it.
 
 use crate::live_threads::LiveThreads;
+use crate::os::turn::{Turn, Turns};
 use crate::os::{clock, maps};
 use com::codes::CORPROF_E_SUSPENSION_IN_PROGRESS;
 use corprof::ids::{ClassId, FunctionId, ModuleId, RawObjectId, ReJitId, ThreadId};
@@ -24,6 +25,8 @@ pub struct Runtime {
     /// sets it before it waits for its turn: of two that ask at once the second could not let the world go on again
     /// (`ProfToEEInterfaceImpl::SuspendRuntime` and `ResumeRuntime`, src/coreclr/vm/proftoeeinterfaceimpl.cpp).
     stopping: Mutex<()>,
+    /// The same between the agents of several recordings.
+    turns: Turns,
 }
 
 /// A method's native code.
@@ -42,7 +45,8 @@ pub struct NativeCode {
 pub struct Suspended<'a> {
     // Dropped in this order: the world goes on before another may stop it.
     world: SuspendedRuntime<'a>,
-    _turn: MutexGuard<'a, ()>,
+    _turn: Turn,
+    _stopping: MutexGuard<'a, ()>,
 }
 
 /// How a walk ended.
@@ -70,7 +74,7 @@ impl Runtime {
             [4, 0, 30319, _] => version_of_core_3(),
             version => version,
         };
-        Ok(Self { version, info: info.clone(), stopping: Mutex::default() })
+        Ok(Self { version, info: info.clone(), stopping: Mutex::default(), turns: Turns::of_process("suspends") })
     }
 
     /// The interface itself.
@@ -165,17 +169,22 @@ impl Runtime {
     /// # Errors
     /// As of [`ProfilerInfo::suspend_runtime`].
     pub fn suspend(&self) -> Result<Suspended<'_>> {
-        let turn = self.stopping.lock().unwrap_or_else(PoisonError::into_inner);
+        let stopping = self.stopping.lock().unwrap_or_else(PoisonError::into_inner);
         let mut tries = 1;
         loop {
-            match self.info.suspend_runtime() {
-                Ok(world) => return Ok(Suspended { world, _turn: turn }),
-                Err(Error::Hr { hresult: CORPROF_E_SUSPENSION_IN_PROGRESS, .. }) if tries < SUSPEND_TRIES => {
-                    tries += 1;
-                    clock::sleep_until(clock::monotonic() + SUSPEND_PAUSE);
-                }
-                Err(error) => return Err(error),
+            let refused = match self.turns.take() {
+                Some(turn) => match self.info.suspend_runtime() {
+                    Ok(world) => return Ok(Suspended { world, _turn: turn, _stopping: stopping }),
+                    Err(error) => error,
+                },
+                None => Error::Hr { call: "SuspendRuntime", hresult: CORPROF_E_SUSPENSION_IN_PROGRESS },
+            };
+            let is_passing = matches!(refused, Error::Hr { hresult: CORPROF_E_SUSPENSION_IN_PROGRESS, .. });
+            if !is_passing || tries >= SUSPEND_TRIES {
+                return Err(refused);
             }
+            tries += 1;
+            clock::sleep_until(clock::monotonic() + SUSPEND_PAUSE);
         }
     }
 

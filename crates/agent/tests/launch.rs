@@ -165,32 +165,56 @@ fn beside_another_profiler_only_what_that_allows_is_asked_for() {
 }
 
 #[test]
+fn two_that_stop_the_world_take_turns() {
+    for runtime in supported().into_iter().filter(|runtime| runtime.major() >= 6) {
+        let mut process = client::running(runtime);
+        let mut clients: Vec<Client> =
+            (0..3).map(|_| Client::attach(&process, config(&["wall:rate=200"], CpuEngine::Off))).collect();
+        for _ in 0..5 {
+            let before: Vec<usize> = clients.iter().map(wall_ticks).collect();
+            for (client, before) in clients.iter_mut().zip(before) {
+                client.collect(Duration::from_millis(300));
+                assert!(wall_ticks(client) > before, "{runtime}: the world stands still");
+            }
+        }
+        for mut client in clients {
+            assert_eq!(client.stop().reason, ByeReason::Stopped, "{runtime}");
+        }
+        wait_threads_gone(process.pid());
+        assert!(process.is_running(), "{runtime}: {}", process.transcript());
+    }
+}
+
+fn wall_ticks(client: &Client) -> usize {
+    client.records.iter().filter(|record| matches!(record, Record::WallTick(_))).count()
+}
+
+#[test]
 fn a_main_profiler_that_leaves_does_not_take_the_process_with_it() {
     for runtime in supported().into_iter().filter(|runtime| runtime.major() >= 6) {
         let mut process = client::running(runtime);
         let wall = || config(&["wall"], CpuEngine::Off);
-        let ticks = |client: &Client| client.records.iter().filter(|r| matches!(r, Record::WallTick(_))).count();
         // It leaves while another is there, which then is not called any more, and cannot leave.
         let mut main = Client::attach_as(&process, wall(), wire::CLSID_MAIN);
         let mut beside = Client::attach(&process, wall());
-        beside.wait(|client| ticks(client) > 3);
+        beside.wait(|client| wall_ticks(client) > 3);
         assert_eq!(main.stop().reason, ByeReason::Stopped);
         std::thread::sleep(Duration::from_millis(600));
         assert_eq!(beside.stop().reason, ByeReason::Stays, "{runtime}");
         // The one that stays makes up for it.
         let mut next = Client::attach(&process, wall());
-        next.wait(|client| ticks(client) > 3);
+        next.wait(|client| wall_ticks(client) > 3);
         assert_eq!(next.stop().reason, ByeReason::Stopped, "{runtime}");
         // It leaves while nobody else is there: the next one says so at once, and the one after it is served.
         let mut main = Client::attach_as(&process, wall(), wire::CLSID_MAIN);
-        main.wait(|client| ticks(client) > 3);
+        main.wait(|client| wall_ticks(client) > 3);
         assert_eq!(main.stop().reason, ByeReason::Stopped);
         std::thread::sleep(Duration::from_millis(600));
         let mut deaf = Client::attach_as(&process, wall(), wire::CLSID_NOTIFY_ONLY);
         deaf.wait(|client| client.bye.is_some());
         assert_eq!(deaf.bye.as_ref().unwrap().reason, ByeReason::Stays, "{runtime}");
         let mut next = Client::attach(&process, wall());
-        next.wait(|client| ticks(client) > 3);
+        next.wait(|client| wall_ticks(client) > 3);
         assert_eq!(next.stop().reason, ByeReason::Stopped, "{runtime}");
         wait_threads_gone(process.pid());
         assert!(process.is_running(), "{runtime}: {}", process.transcript());

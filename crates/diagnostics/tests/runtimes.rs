@@ -369,14 +369,17 @@ fn background_collections_are_told_from_those_within_them() {
             .start();
         target.wait_for_ready();
         let port = find_pid(target.pid()).unwrap().port().unwrap();
+        let mut told = 0;
         let (gcs, pauses, statistics) = collect_gc(&port, || {
             target.send_line("go").unwrap();
-            target.wait_for_line(Duration::from_secs(60), |line| line == "done").unwrap();
+            let done = target.wait_for_line(Duration::from_secs(60), |line| line.starts_with("done ")).unwrap();
+            told = done["done ".len()..].parse().unwrap();
             true
         });
         assert_eq!(statistics.lost, 0);
+        assert_eq!(gcs.iter().filter(|gc| gc.generation == 2).count(), told, "{runtime}");
         let background: Vec<_> = gcs.iter().filter(|gc| gc.kind == "BackgroundGC").collect();
-        assert_eq!(background.len(), 5, "{runtime}");
+        assert!((2..=5).contains(&background.len()), "{runtime}: {}", background.len());
         let foreground: Vec<_> = gcs.iter().filter(|gc| gc.kind == "ForegroundGC").collect();
         assert!(!foreground.is_empty(), "{runtime}");
         for gc in &background {

@@ -105,6 +105,11 @@ impl ProfilerInfo {
     /// Stops all managed threads (`SuspendRuntime`) until the guard is dropped. To be called on a thread of the
     /// profiler's own, not inside a callback.
     ///
+    /// The runtime keeps one flag for all profilers of a process and sets it before it waits for its turn: where two
+    /// threads or two profilers ask at the same moment, **the second cannot resume, and the process stands still for
+    /// ever** (`SuspendRuntime` and `ResumeRuntime`, src/coreclr/vm/proftoeeinterfaceimpl.cpp). See to it that they
+    /// do not.
+    ///
     /// # Errors
     /// `CORPROF_E_SUSPENSION_IN_PROGRESS` while a collection suspends: try again;
     /// [`Error::NeedsRuntime`](super::Error::NeedsRuntime) before .NET Core 3.0.

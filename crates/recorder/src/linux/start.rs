@@ -23,6 +23,9 @@ use wire::{CpuEngine, ProfilerConfig, SessionConfig};
 /// Records that may wait for a live view.
 const LIVE_QUEUE: usize = 16 << 10;
 
+/// In the high word of the event mask (corprof.idl): events of the agent's own come to it. Only exceptions do.
+const COR_PRF_HIGH_MONITOR_EVENT_PIPE: u32 = 0x80;
+
 /// Most frames of a stack that the agent walks.
 const MAX_FRAMES: u32 = 512;
 
@@ -159,6 +162,7 @@ impl Start {
         };
 
         let [major, minor, build, _] = self.link.hello.runtime;
+        let by_events = self.link.hello.event_mask.1 & COR_PRF_HIGH_MONITOR_EVENT_PIPE != 0;
         let info = SessionInfo {
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: self.target.pid,
@@ -178,6 +182,7 @@ impl Start {
                     engine: match selection.spec.id {
                         "cpu" => self.cpu.description().to_owned(),
                         "wall" => "suspend and walk, only threads that ran since the last tick".to_owned(),
+                        "exceptions" if by_events => "runtime events, adaptive sampling".to_owned(),
                         "exceptions" => "runtime callbacks, adaptive sampling".to_owned(),
                         _ => "EventPipe".to_owned(),
                     },

@@ -7,3 +7,4 @@ pub mod memory;
 pub mod signals;
 pub mod tasks;
 pub mod threads;
+pub mod turn;
