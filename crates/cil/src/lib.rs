@@ -14,8 +14,7 @@
 
 mod body;
 mod clauses;
-
-
+mod editor;
 mod header;
 mod instruction;
 mod opcode;
@@ -27,6 +26,9 @@ mod verify;
 
 pub use body::{BodyError, MethodBody};
 pub use clauses::{ClauseKind, CodeRange, ExceptionClause};
+pub use editor::{
+    EditError, Edited, Handler, InstructionId, Label, MethodEditor, NewInstruction, NewOperand, OffsetPair,
+};
 pub use header::{HeaderFormat, MethodHeader};
 pub use instruction::{DecodeError, Instruction, Instructions, Operand, SwitchTargets, decode_all, instructions};
 pub use opcode::{Flow, Opcode, OperandKind};

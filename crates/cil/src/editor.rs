@@ -1,0 +1,1167 @@
+//! Changes to code by labels: offsets exist only before and after.
+//!
+//! Instructions are a linked list, so that a probe at each of them costs no more than the code is long. Branches and
+//! clauses refer to labels, labels to instructions; short and long forms of branches are chosen when it is all done.
+
+use crate::{
+    BodyError, ClauseKind, CodeRange, DecodeError, ExceptionClause, Flow, HeaderFormat, Instruction, MethodBody,
+    MethodHeader, Opcode, Operand, OperandKind, SignatureError, StackError, StackHeights, Token, Tokens, TypeSig,
+    decode_locals,
+};
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+/// Why a body cannot be edited or the result not be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EditError {
+    /// The code cannot be read.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// A branch or clause refers to an offset where no instruction starts.
+    #[error("IL_{target:04x}: no instruction starts here, but a branch or clause refers to it")]
+    Target {
+        /// The offset.
+        target: u32,
+    },
+    /// The signature of the locals cannot be read, or a new type not be written.
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
+    /// A local is added to locals whose signature was not given.
+    #[error("the signature of the locals is needed to add one")]
+    LocalsUnknown,
+    /// There are as many locals as an instruction can name.
+    #[error("too many locals")]
+    TooManyLocals,
+    /// Locals were added, but no token for the new signature was set.
+    #[error("locals were added, but the header has no token of their signature")]
+    LocalsWithoutToken,
+    /// A label was made but never bound.
+    #[error("{} refers to a label that is not bound", what.mnemonic())]
+    UnboundLabel {
+        /// The instruction; `nop` stands for a clause.
+        what: Opcode,
+    },
+    /// An instruction was made with an operand that it does not take.
+    #[error("{} does not take this operand", opcode.mnemonic())]
+    Operand {
+        /// Which.
+        opcode: Opcode,
+    },
+    /// The range to protect is empty or turned around.
+    #[error("there is no code to protect")]
+    EmptyRange,
+    /// The range to protect contains `jmp`, which may not be in a try block.
+    #[error("jmp cannot be protected")]
+    Jump,
+    /// A branch leads from outside into the middle of the range to protect.
+    #[error("a branch leads into the middle of the code to protect")]
+    BranchInto,
+    /// Control runs off the end of the code.
+    #[error("control runs off the end of the code")]
+    FallsOff,
+    /// More than 2³¹ bytes of code.
+    #[error("the code is too large")]
+    TooLarge,
+    /// The result has no definite stack.
+    #[error(transparent)]
+    Stack(#[from] StackError),
+    /// The result is no body.
+    #[error(transparent)]
+    Body(#[from] BodyError),
+}
+
+/// A place in the code, bound to an instruction or to the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Label(u32);
+
+/// An instruction in a [`MethodEditor`]. It stays valid through all edits; a removed instruction stands for the one
+/// that came after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct InstructionId(u32);
+
+/// What a [`NewInstruction`] works on: an [`Operand`] with labels for offsets.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum NewOperand {
+    /// Anything but a branch target.
+    Plain(Operand<'static>),
+    /// Where a branch leads.
+    Label(Label),
+    /// Where the cases of a `switch` lead.
+    Switch(Vec<Label>),
+}
+
+/// An instruction that has no offset yet.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NewInstruction {
+    /// What it does. Short forms of branches stand for long ones and the other way round.
+    pub opcode: Opcode,
+    /// What it works on.
+    pub operand: NewOperand,
+}
+
+impl From<Opcode> for NewInstruction {
+    fn from(opcode: Opcode) -> Self {
+        Self::plain(opcode, Operand::None)
+    }
+}
+
+impl NewInstruction {
+    /// An instruction that does not branch.
+    #[must_use]
+    pub const fn plain(opcode: Opcode, operand: Operand<'static>) -> Self {
+        Self { opcode, operand: NewOperand::Plain(operand) }
+    }
+
+    /// One with a token.
+    #[must_use]
+    pub const fn token(opcode: Opcode, token: Token) -> Self {
+        Self::plain(opcode, Operand::Token(token))
+    }
+
+    /// A branch or `leave`.
+    #[must_use]
+    pub const fn branch(opcode: Opcode, to: Label) -> Self {
+        Self { opcode, operand: NewOperand::Label(to) }
+    }
+
+    /// A `switch`.
+    #[must_use]
+    pub const fn switch(cases: Vec<Label>) -> Self {
+        Self { opcode: Opcode::Switch, operand: NewOperand::Switch(cases) }
+    }
+
+    /// Loads a number in the shortest form.
+    #[must_use]
+    pub fn ldc_i4(value: i32) -> Self {
+        const NAMED: [Opcode; 10] = [
+            Opcode::LdcI4M1,
+            Opcode::LdcI40,
+            Opcode::LdcI41,
+            Opcode::LdcI42,
+            Opcode::LdcI43,
+            Opcode::LdcI44,
+            Opcode::LdcI45,
+            Opcode::LdcI46,
+            Opcode::LdcI47,
+            Opcode::LdcI48,
+        ];
+        let named = usize::try_from(i64::from(value) + 1).ok().and_then(|index| NAMED.get(index));
+        match (named, i8::try_from(value)) {
+            (Some(&opcode), _) => opcode.into(),
+            (None, Ok(value)) => Self::plain(Opcode::LdcI4S, Operand::Int8(value)),
+            (None, Err(_)) => Self::plain(Opcode::LdcI4, Operand::Int32(value)),
+        }
+    }
+
+    /// Loads a number of eight bytes.
+    #[must_use]
+    pub const fn ldc_i8(value: i64) -> Self {
+        Self::plain(Opcode::LdcI8, Operand::Int64(value))
+    }
+
+    fn indexed(named: &[Opcode], short: Opcode, long: Opcode, index: u16, operand: Operand<'static>) -> Self {
+        match named.get(usize::from(index)) {
+            Some(&opcode) => opcode.into(),
+            None if index < 0x100 => Self::plain(short, operand),
+            None => Self::plain(long, operand),
+        }
+    }
+
+    /// Loads an argument.
+    #[must_use]
+    pub fn ldarg(index: u16) -> Self {
+        let named = [Opcode::Ldarg0, Opcode::Ldarg1, Opcode::Ldarg2, Opcode::Ldarg3];
+        Self::indexed(&named, Opcode::LdargS, Opcode::Ldarg, index, Operand::Argument(index))
+    }
+
+    /// Loads the address of an argument.
+    #[must_use]
+    pub fn ldarga(index: u16) -> Self {
+        Self::indexed(&[], Opcode::LdargaS, Opcode::Ldarga, index, Operand::Argument(index))
+    }
+
+    /// Stores into an argument.
+    #[must_use]
+    pub fn starg(index: u16) -> Self {
+        Self::indexed(&[], Opcode::StargS, Opcode::Starg, index, Operand::Argument(index))
+    }
+
+    /// Loads a local variable.
+    #[must_use]
+    pub fn ldloc(index: u16) -> Self {
+        let named = [Opcode::Ldloc0, Opcode::Ldloc1, Opcode::Ldloc2, Opcode::Ldloc3];
+        Self::indexed(&named, Opcode::LdlocS, Opcode::Ldloc, index, Operand::Local(index))
+    }
+
+    /// Loads the address of a local variable.
+    #[must_use]
+    pub fn ldloca(index: u16) -> Self {
+        Self::indexed(&[], Opcode::LdlocaS, Opcode::Ldloca, index, Operand::Local(index))
+    }
+
+    /// Stores into a local variable.
+    #[must_use]
+    pub fn stloc(index: u16) -> Self {
+        let named = [Opcode::Stloc0, Opcode::Stloc1, Opcode::Stloc2, Opcode::Stloc3];
+        Self::indexed(&named, Opcode::StlocS, Opcode::Stloc, index, Operand::Local(index))
+    }
+
+    fn labels(&self) -> &[Label] {
+        match &self.operand {
+            NewOperand::Plain(_) => &[],
+            NewOperand::Label(label) => std::slice::from_ref(label),
+            NewOperand::Switch(labels) => labels,
+        }
+    }
+
+    /// Bytes that it takes, branches in the short or long form.
+    fn size(&self, short: bool) -> u64 {
+        let opcode = u64::from(self.opcode.size());
+        match &self.operand {
+            NewOperand::Label(_) => opcode + if short { 1 } else { 4 },
+            NewOperand::Switch(labels) => opcode + 4 + 4 * labels.len() as u64,
+            NewOperand::Plain(_) => opcode + u64::from(self.opcode.operand().size()),
+        }
+    }
+}
+
+/// A handler to add, without the instruction that ends it: `endfinally`, or `leave` to behind it, is added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Handler {
+    /// Starts with the exception on the stack and has to take it off.
+    Catch {
+        /// Type of the exceptions (`TypeDef`, `TypeRef` or `TypeSpec`).
+        exception: Token,
+        /// What to do.
+        code: Vec<NewInstruction>,
+    },
+    /// Both parts start with the exception on the stack.
+    Filter {
+        /// Leaves 1 on the stack to handle the exception, 0 to pass; `endfilter` is added.
+        filter: Vec<NewInstruction>,
+        /// What to do.
+        code: Vec<NewInstruction>,
+    },
+    /// Runs whenever control leaves the protected code.
+    Finally(Vec<NewInstruction>),
+    /// Runs when an exception leaves the protected code.
+    Fault(Vec<NewInstruction>),
+}
+
+/// An instruction of the original and where it is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OffsetPair {
+    /// In the original.
+    pub old: u32,
+    /// In the result.
+    pub new: u32,
+}
+
+/// What an edit comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edited {
+    /// The new body.
+    pub body: MethodBody<'static>,
+    /// Where the instructions of the original have gone, in the order of the result. Removed ones are missing.
+    pub offsets: Vec<OffsetPair>,
+}
+
+/// In place of an index: none.
+const NONE: u32 = u32::MAX;
+/// The list is a ring through this node, which is no instruction.
+const END: u32 = 0;
+
+#[derive(Clone, Debug)]
+struct Node {
+    instruction: NewInstruction,
+    /// Offset in the original, or [`NONE`].
+    original: u32,
+    previous: u32,
+    next: u32,
+    /// First of the labels that are bound here.
+    label: u32,
+    removed: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct LabelSlot {
+    /// Node it is bound to, or [`NONE`].
+    node: u32,
+    /// Next label of the same node, or [`NONE`].
+    next: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum NewClauseKind {
+    Catch(Token),
+    Filter(Label),
+    Finally,
+    Fault,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct NewClause {
+    kind: NewClauseKind,
+    try_block: (Label, Label),
+    handler: (Label, Label),
+}
+
+#[derive(Clone, Debug)]
+struct Locals {
+    count: u16,
+    /// The types, encoded, without anything in front.
+    types: Vec<u8>,
+    grown: bool,
+}
+
+/// A method body that can be changed.
+#[derive(Clone, Debug)]
+pub struct MethodEditor {
+    header: MethodHeader,
+    nodes: Vec<Node>,
+    /// Nodes `1..=originals` are the original instructions, in order.
+    originals: u32,
+    labels: Vec<LabelSlot>,
+    clauses: Vec<NewClause>,
+    /// `None` if there are locals but their signature was not given.
+    locals: Option<Locals>,
+}
+
+impl MethodEditor {
+    /// An editor without instructions, for a method that is written from scratch.
+    #[must_use]
+    pub fn empty() -> Self {
+        let end = Node {
+            instruction: Opcode::Nop.into(),
+            original: NONE,
+            previous: END,
+            next: END,
+            label: NONE,
+            removed: false,
+        };
+        Self {
+            header: MethodHeader::default(),
+            nodes: vec![end],
+            originals: 0,
+            labels: Vec::new(),
+            clauses: Vec::new(),
+            locals: Some(Locals { count: 0, types: Vec::new(), grown: false }),
+        }
+    }
+
+    /// An editor of `body`. `locals` is the blob of its local signature; without it no local can be added to a body
+    /// that has some.
+    ///
+    /// # Errors
+    /// The code or the blob cannot be read, or a branch or clause refers to no instruction.
+    pub fn new(body: &MethodBody<'_>, locals: Option<&[u8]>) -> Result<Self, EditError> {
+        let mut editor = Self::empty();
+        editor.header = body.header;
+        editor.locals = match locals {
+            Some(blob) => {
+                let count = decode_locals(blob)?.len();
+                let number = compressed(count as u32).len();
+                Some(Locals {
+                    count: count.try_into().map_err(|_| EditError::TooManyLocals)?,
+                    types: blob.get(1 + number..).unwrap_or_default().to_vec(),
+                    grown: false,
+                })
+            }
+            None if body.header.local_signature.is_nil() => editor.locals,
+            None => None,
+        };
+        let code: &[u8] = &body.code;
+        // Node of the instruction at each offset.
+        let mut starts = vec![NONE; code.len() + 1];
+        for instruction in body.instructions() {
+            let instruction = instruction?;
+            let id = editor.link(END, Opcode::Nop.into(), instruction.offset);
+            if let Some(start) = starts.get_mut(instruction.offset as usize) {
+                *start = id.0;
+            }
+        }
+        editor.originals = editor.nodes.len() as u32 - 1;
+        let end_of_code = code.len();
+        if let Some(start) = starts.get_mut(end_of_code) {
+            *start = END;
+        }
+        let find = |offset: u32| match starts.get(offset as usize) {
+            Some(&node) if node != NONE => Ok(InstructionId(node)),
+            _ => Err(EditError::Target { target: offset }),
+        };
+        for (node, instruction) in (1..).zip(body.instructions()) {
+            let instruction = instruction?;
+            let operand = match plain(instruction.operand) {
+                Some(operand) => NewOperand::Plain(operand),
+                None => {
+                    let mut labels = Vec::new();
+                    for target in instruction.targets() {
+                        labels.push(editor.label_of(find(target)?));
+                    }
+                    match (instruction.operand, labels.first()) {
+                        (Operand::Target(_), Some(&label)) => NewOperand::Label(label),
+                        _ => NewOperand::Switch(labels),
+                    }
+                }
+            };
+            editor.set(node, NewInstruction { opcode: instruction.opcode, operand });
+        }
+        for clause in &body.clauses {
+            let mut bound = |offset| find(offset).map(|id| editor.new_label_at(id));
+            let try_block = (bound(clause.try_block.start)?, bound(clause.try_block.end)?);
+            let handler = (bound(clause.handler.start)?, bound(clause.handler.end)?);
+            let kind = match clause.kind {
+                ClauseKind::Catch(token) => NewClauseKind::Catch(token),
+                ClauseKind::Filter(start) => NewClauseKind::Filter(bound(start)?),
+                ClauseKind::Finally => NewClauseKind::Finally,
+                ClauseKind::Fault => NewClauseKind::Fault,
+            };
+            editor.clauses.push(NewClause { kind, try_block, handler });
+        }
+        Ok(editor)
+    }
+
+    /// The end of the code: inserting before it appends.
+    pub const END: InstructionId = InstructionId(END);
+
+    /// The first instruction, or [`MethodEditor::END`].
+    #[must_use]
+    pub fn first(&self) -> InstructionId {
+        self.next(Self::END)
+    }
+
+    /// The instruction behind, or [`MethodEditor::END`]. Behind the end is the first one.
+    #[must_use]
+    pub fn next(&self, id: InstructionId) -> InstructionId {
+        InstructionId(self.node(self.live(id)).map_or(END, |node| node.next))
+    }
+
+    /// The instruction in front; in front of the first one is [`MethodEditor::END`].
+    #[must_use]
+    pub fn previous(&self, id: InstructionId) -> InstructionId {
+        InstructionId(self.node(self.live(id)).map_or(END, |node| node.previous))
+    }
+
+    /// All instructions in order.
+    pub fn ids(&self) -> impl Iterator<Item = InstructionId> + '_ {
+        std::iter::successors(Some(self.first()), |&id| Some(self.next(id))).take_while(|&id| id != Self::END)
+    }
+
+    /// An instruction; `None` for the end.
+    #[must_use]
+    pub fn instruction(&self, id: InstructionId) -> Option<&NewInstruction> {
+        match self.live(id) {
+            END => None,
+            node => self.node(node).map(|node| &node.instruction),
+        }
+    }
+
+    /// The instruction that was at this offset of the original.
+    #[must_use]
+    pub fn at_offset(&self, offset: u32) -> Option<InstructionId> {
+        let originals = self.nodes.get(1..=self.originals as usize)?;
+        let index = originals.binary_search_by_key(&offset, |node| node.original).ok()?;
+        Some(InstructionId(index as u32 + 1))
+    }
+
+    /// Where the instruction was in the original; `None` for a new one.
+    #[must_use]
+    pub fn original_offset(&self, id: InstructionId) -> Option<u32> {
+        self.nodes.get(id.0 as usize).map(|node| node.original).filter(|&offset| offset != NONE)
+    }
+
+    /// A label that is not bound yet.
+    pub fn label(&mut self) -> Label {
+        self.labels.push(LabelSlot { node: NONE, next: NONE });
+        Label(self.labels.len() as u32 - 1)
+    }
+
+    /// A label on the instruction, shared with everyone who asks. It moves with those that branches have.
+    pub fn label_of(&mut self, id: InstructionId) -> Label {
+        let node = self.live(id);
+        match self.node(node).map(|node| node.label) {
+            Some(label) if label != NONE => Label(label),
+            _ => self.new_label_at(InstructionId(node)),
+        }
+    }
+
+    fn new_label_at(&mut self, id: InstructionId) -> Label {
+        let label = self.label();
+        self.bind(label, id);
+        label
+    }
+
+    /// Binds the label to an instruction, wherever it was bound before: all that refer to it go there from now on.
+    pub fn bind(&mut self, label: Label, to: InstructionId) {
+        let to = self.live(to);
+        let Some(&LabelSlot { node: old, next }) = self.labels.get(label.0 as usize) else { return };
+        if old != NONE {
+            // Out of the list of its old node.
+            let mut at = self.node(old).map_or(NONE, |node| node.label);
+            if at == label.0 {
+                self.change(old, |node| node.label = next);
+            } else {
+                while let Some(slot) = self.labels.get_mut(at as usize) {
+                    if slot.next == label.0 {
+                        slot.next = next;
+                        break;
+                    }
+                    at = slot.next;
+                }
+            }
+        }
+        let first = self.node(to).map_or(NONE, |node| node.label);
+        if let Some(slot) = self.labels.get_mut(label.0 as usize) {
+            *slot = LabelSlot { node: to, next: first };
+        }
+        self.change(to, |node| node.label = label.0);
+    }
+
+    /// The instruction that the label is bound to.
+    #[must_use]
+    pub fn bound_to(&self, label: Label) -> Option<InstructionId> {
+        self.labels.get(label.0 as usize).map(|slot| slot.node).filter(|&node| node != NONE).map(InstructionId)
+    }
+
+    /// Inserts in front of `at`, for those who come from the instruction before: branches to `at` still go to `at`,
+    /// and a try block or handler that starts there starts behind the new instruction.
+    pub fn insert_before(&mut self, at: InstructionId, new: impl Into<NewInstruction>) -> InstructionId {
+        self.link(self.live(at), new.into(), NONE)
+    }
+
+    /// Inserts in front of `at`, for everyone: branches to `at` and clauses that start or end there now mean the new
+    /// instruction.
+    pub fn insert_at(&mut self, at: InstructionId, new: impl Into<NewInstruction>) -> InstructionId {
+        let at = self.live(at);
+        let new = self.link(at, new.into(), NONE);
+        self.move_labels(at, new.0);
+        new
+    }
+
+    /// Inserts behind `at`: as [`MethodEditor::insert_before`] in front of the instruction that follows.
+    pub fn insert_after(&mut self, at: InstructionId, new: impl Into<NewInstruction>) -> InstructionId {
+        let next = self.next(at);
+        self.link(next.0, new.into(), NONE)
+    }
+
+    /// Appends; labels that are bound to the end are bound to the new instruction.
+    pub fn push(&mut self, new: impl Into<NewInstruction>) -> InstructionId {
+        self.insert_at(Self::END, new)
+    }
+
+    /// Puts another instruction into the place of `at`; branches to it and clauses stay.
+    pub fn replace(&mut self, at: InstructionId, new: impl Into<NewInstruction>) {
+        let at = self.live(at);
+        if at != END {
+            self.set(at, new.into());
+        }
+    }
+
+    /// Takes an instruction out; who went to it goes to the next one.
+    pub fn remove(&mut self, at: InstructionId) {
+        let at = self.live(at);
+        let Some(&Node { previous, next, .. }) = self.node(at).filter(|_| at != END) else { return };
+        self.move_labels(at, next);
+        self.change(previous, |node| node.next = next);
+        self.change(next, |node| node.previous = previous);
+        self.change(at, |node| node.removed = true);
+    }
+
+    /// Where a branch or the cases of a `switch` lead, to be changed; empty for other instructions.
+    pub fn targets_mut(&mut self, id: InstructionId) -> &mut [Label] {
+        let node = self.live(id);
+        match self.nodes.get_mut(node as usize).map(|node| &mut node.instruction.operand) {
+            Some(NewOperand::Label(label)) => std::slice::from_mut(label),
+            Some(NewOperand::Switch(labels)) => labels,
+            _ => &mut [],
+        }
+    }
+
+    /// Adds a clause behind all others, so it has to be the outermost one, or to share nothing with them. Ends are
+    /// the first instructions behind. A filter starts at its label and ends where the handler starts.
+    pub fn add_clause(
+        &mut self,
+        kind: ClauseKind,
+        filter: Option<Label>,
+        try_block: (Label, Label),
+        handler: (Label, Label),
+    ) {
+        let kind = match kind {
+            ClauseKind::Catch(token) => NewClauseKind::Catch(token),
+            ClauseKind::Filter(_) => NewClauseKind::Filter(filter.unwrap_or(handler.0)),
+            ClauseKind::Finally => NewClauseKind::Finally,
+            ClauseKind::Fault => NewClauseKind::Fault,
+        };
+        self.clauses.push(NewClause { kind, try_block, handler });
+    }
+
+    /// Adds a local variable and gives its index. [`MethodEditor::set_local_signature`] has to follow.
+    ///
+    /// # Errors
+    /// The other locals are unknown, there are too many, or the type cannot be encoded.
+    pub fn add_local(&mut self, local: &TypeSig) -> Result<u16, EditError> {
+        let encoded = local.encode()?;
+        let locals = self.locals.as_mut().ok_or(EditError::LocalsUnknown)?;
+        // Indices end at 65534: ECMA-335 III.3.43.
+        let index = locals.count;
+        locals.count = index.checked_add(1).ok_or(EditError::TooManyLocals)?;
+        locals.types.extend_from_slice(&encoded);
+        locals.grown = true;
+        Ok(index)
+    }
+
+    /// The blob of the local signature as it is now: to be made a token of. `None` if it is unknown or there are no
+    /// locals.
+    #[must_use]
+    pub fn local_signature(&self) -> Option<Vec<u8>> {
+        let locals = self.locals.as_ref().filter(|locals| locals.count != 0)?;
+        let mut blob = vec![0x07];
+        blob.extend(compressed(locals.count.into()));
+        blob.extend_from_slice(&locals.types);
+        Some(blob)
+    }
+
+    /// Sets the token of the local signature.
+    pub fn set_local_signature(&mut self, token: Token) {
+        self.header.local_signature = token;
+        if let Some(locals) = &mut self.locals {
+            locals.grown = false;
+        }
+    }
+
+    /// Whether locals start as zero.
+    pub const fn set_init_locals(&mut self, init: bool) {
+        self.header.init_locals = init;
+    }
+
+    /// Makes a `leave` to `exit` of every `ret`, with the value stored into the local `result` before, if the
+    /// method returns one.
+    pub fn replace_returns(&mut self, result: Option<u16>, exit: Label) {
+        let mut at = self.first();
+        while at != Self::END {
+            let next = self.next(at);
+            if self.instruction(at).is_some_and(|instruction| instruction.opcode == Opcode::Ret) {
+                self.replace_return(at, result, exit);
+            }
+            at = next;
+        }
+    }
+
+    fn replace_return(&mut self, at: InstructionId, result: Option<u16>, exit: Label) {
+        let leave = NewInstruction::branch(Opcode::Leave, exit);
+        match result {
+            Some(local) => {
+                self.replace(at, NewInstruction::stloc(local));
+                self.insert_after(at, leave);
+            }
+            None => self.replace(at, leave),
+        }
+    }
+
+    /// Protects the whole body. See [`MethodEditor::wrap`].
+    ///
+    /// # Errors
+    /// As [`MethodEditor::wrap`].
+    pub fn wrap_body(&mut self, handler: Handler, result: Option<u16>) -> Result<(), EditError> {
+        self.wrap(self.first(), Self::END, handler, result)
+    }
+
+    /// Protects the instructions from `start` to in front of `end` by a handler, which is placed behind them.
+    ///
+    /// What leaves them leaves them by the rules afterwards: each `ret` becomes a `leave` to a `ret` at the end of
+    /// the method, by way of the local `result`, which has to have the method's return type (`None` for a method
+    /// without one); branches to the outside become `leave`. `tail.` prefixes are dropped, since a call inside a
+    /// try block has to come back. A catch handler continues at `end`, or in front of the last `ret` if that is the
+    /// end of the method; what is then in `result` is the value returned.
+    ///
+    /// The stack has to be empty at `start`, at `end` and on the branches to the outside; [`crate::verify()`] finds
+    /// where it is not.
+    ///
+    /// # Errors
+    /// Nothing to protect, `jmp` inside, a branch from outside to other than `start`, or an end that control runs
+    /// off. The editor may be half changed then.
+    pub fn wrap(
+        &mut self,
+        start: InstructionId,
+        end: InstructionId,
+        handler: Handler,
+        result: Option<u16>,
+    ) -> Result<(), EditError> {
+        let (start, end) = (InstructionId(self.live(start)), InstructionId(self.live(end)));
+        let order = self.order();
+        let mut positions = vec![NONE; self.nodes.len()];
+        for (position, &node) in (0..).zip(&order) {
+            if let Some(slot) = positions.get_mut(node as usize) {
+                *slot = position;
+            }
+        }
+        let position = |node: u32| positions.get(node as usize).copied().filter(|_| node != END).unwrap_or(NONE);
+        let (from, to) = (position(start.0), position(end.0));
+        if from >= to {
+            return Err(EditError::EmptyRange);
+        }
+        let is_inside = |node: u32| (from..to).contains(&position(node));
+
+        // Nobody but the protected code itself may go to its middle.
+        for &node in &order {
+            let Some(found) = self.node(node) else { continue };
+            if is_inside(node) {
+                if found.instruction.opcode == Opcode::Jmp {
+                    return Err(EditError::Jump);
+                }
+                continue;
+            }
+            for &label in found.instruction.labels() {
+                let target = self.bound_to(label);
+                if target.is_some_and(|target| target != start && is_inside(target.0)) {
+                    return Err(EditError::BranchInto);
+                }
+            }
+        }
+
+        let exit = self.label();
+        let mut exit_used = false;
+        let mut detours = Detours::default();
+        let mut last = None;
+        for &node in order.iter().filter(|&&node| is_inside(node)) {
+            let id = InstructionId(node);
+            let Some(opcode) = self.node(node).map(|node| node.instruction.opcode) else { continue };
+            last = Some(opcode);
+            match opcode.flow() {
+                Flow::Return => {
+                    self.replace_return(id, result, exit);
+                    exit_used = true;
+                }
+                Flow::Prefix if opcode == Opcode::Tail => self.remove(id),
+                Flow::Branch | Flow::Conditional => {
+                    let Some(found) = self.node(node) else { continue };
+                    let mut targets = found.instruction.labels().to_vec();
+                    let mut leaves = false;
+                    for label in &mut targets {
+                        let outside = self.bound_to(*label).is_none_or(|target| !is_inside(target.0));
+                        if outside {
+                            leaves = true;
+                            if opcode.flow() == Flow::Conditional {
+                                *label = detours.by_way_of(*label, || self.label());
+                            }
+                        }
+                    }
+                    if leaves {
+                        if let (Flow::Branch, Some(&label)) = (opcode.flow(), targets.first()) {
+                            self.replace(id, NewInstruction::branch(Opcode::Leave, label));
+                        } else {
+                            self.targets_mut(id).copy_from_slice(&targets);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+
+        // A removed `tail.` may have been the first instruction.
+        let try_start = self.new_label_at(start);
+        let falls_out = last.is_some_and(|opcode| opcode.flow().continues());
+        if falls_out && end == Self::END {
+            return Err(EditError::FallsOff);
+        }
+        // Behind the handler: the code that follows, or the `ret` at the end.
+        let behind = if end == Self::END { exit } else { self.new_label_at(end) };
+        let mut tail: Vec<InstructionId> = Vec::new();
+        if falls_out {
+            tail.push(self.insert_before(end, NewInstruction::branch(Opcode::Leave, behind)));
+        }
+        for (target, detour) in detours.list {
+            let leave = self.insert_before(end, NewInstruction::branch(Opcode::Leave, target));
+            self.bind(detour, leave);
+            tail.push(leave);
+        }
+        let mut emit = |editor: &mut Self, code: Vec<NewInstruction>, last: NewInstruction| {
+            let mut first = None;
+            for instruction in code.into_iter().chain([last]) {
+                let id = editor.insert_before(end, instruction);
+                first.get_or_insert(id);
+                tail.push(id);
+            }
+            editor.new_label_at(first.unwrap_or(end))
+        };
+        let leave = NewInstruction::branch(Opcode::Leave, behind);
+        let end_finally = NewInstruction::from(Opcode::Endfinally);
+        let (kind, try_end, handler_start) = match handler {
+            Handler::Catch { exception, code } => {
+                exit_used |= end == Self::END;
+                let start = emit(self, code, leave);
+                (NewClauseKind::Catch(exception), start, start)
+            }
+            Handler::Filter { filter, code } => {
+                exit_used |= end == Self::END;
+                let filter = emit(self, filter, Opcode::Endfilter.into());
+                let start = emit(self, code, leave);
+                (NewClauseKind::Filter(filter), filter, start)
+            }
+            Handler::Finally(code) => {
+                let start = emit(self, code, end_finally);
+                (NewClauseKind::Finally, start, start)
+            }
+            Handler::Fault(code) => {
+                let start = emit(self, code, end_finally);
+                (NewClauseKind::Fault, start, start)
+            }
+        };
+
+        // Clauses inside that ended at `end` end in front of what was inserted. Clauses around stay as they are.
+        let first_inserted = tail.first().copied().unwrap_or(end);
+        let mut index = self.clauses.len();
+        for clause in (0..self.clauses.len()).rev() {
+            let Some(&found) = self.clauses.get(clause) else { continue };
+            let place = |label: Label| self.bound_to(label).map_or(NONE, |id| position(id.0));
+            let within = |(a, b): (Label, Label)| from <= place(a) && place(b) <= to;
+            let around = |(a, b): (Label, Label)| place(a) <= from && to <= place(b);
+            if within(found.try_block) && within(found.handler) {
+                for label in [found.try_block.1, found.handler.1] {
+                    if self.bound_to(label) == Some(end) {
+                        self.bind(label, first_inserted);
+                    }
+                }
+            } else {
+                let filter = match found.kind {
+                    NewClauseKind::Filter(start) => around((start, found.handler.0)),
+                    _ => false,
+                };
+                if around(found.try_block) || around(found.handler) || filter {
+                    index = clause;
+                }
+            }
+        }
+        let handler_end = self.new_label_at(end);
+        let new = NewClause { kind, try_block: (try_start, try_end), handler: (handler_start, handler_end) };
+        self.clauses.insert(index, new);
+
+        if exit_used {
+            let load = result.map(NewInstruction::ldloc);
+            let mut first = None;
+            for instruction in load.into_iter().chain([Opcode::Ret.into()]) {
+                let id = self.push(instruction);
+                first.get_or_insert(id);
+            }
+            self.bind(exit, first.unwrap_or(Self::END));
+        }
+        Ok(())
+    }
+
+    /// Lays the code out and computes its maximal stack. `returns` says whether the method returns a value.
+    ///
+    /// # Errors
+    /// An unbound label, an operand that does not fit its opcode, locals without a token, or code without a definite
+    /// stack. What [`crate::verify()`] finds beyond that is not looked for.
+    pub fn finish(&self, returns: bool, tokens: &impl Tokens) -> Result<Edited, EditError> {
+        let mut edited = self.finish_with(self.header.max_stack)?;
+        edited.body.header.max_stack = StackHeights::compute(&edited.body, returns, tokens)?.max();
+        Ok(edited)
+    }
+
+    /// The same with a maximal stack that the caller knows.
+    ///
+    /// # Errors
+    /// As [`MethodEditor::finish`], the stack aside.
+    pub fn finish_with(&self, max_stack: u16) -> Result<Edited, EditError> {
+        if self.locals.as_ref().is_some_and(|locals| locals.grown) {
+            return Err(EditError::LocalsWithoutToken);
+        }
+        let order = self.order();
+        let layout = Layout::fix(self, &order)?;
+        let mut code = Vec::with_capacity(layout.size as usize);
+        let mut offsets = Vec::with_capacity(self.originals as usize);
+        for &node in &order {
+            let Some(node) = self.node(node) else { continue };
+            if node.original != NONE {
+                offsets.push(OffsetPair { old: node.original, new: code.len() as u32 });
+            }
+            self.write(&node.instruction, &layout, &mut code)?;
+        }
+        let unbound = EditError::UnboundLabel { what: Opcode::Nop };
+        let offset = |label: Label| self.offset(&layout, label).ok_or(unbound);
+        let range = |(start, end)| Ok::<_, EditError>(CodeRange { start: offset(start)?, end: offset(end)? });
+        let mut clauses = Vec::with_capacity(self.clauses.len());
+        for clause in &self.clauses {
+            let kind = match clause.kind {
+                NewClauseKind::Catch(token) => ClauseKind::Catch(token),
+                NewClauseKind::Filter(start) => ClauseKind::Filter(offset(start)?),
+                NewClauseKind::Finally => ClauseKind::Finally,
+                NewClauseKind::Fault => ClauseKind::Fault,
+            };
+            clauses.push(ExceptionClause { kind, try_block: range(clause.try_block)?, handler: range(clause.handler)? });
+        }
+        let header = MethodHeader { max_stack, ..self.header };
+        Ok(Edited { body: MethodBody { header, code: Cow::Owned(code), clauses }, offsets })
+    }
+
+    /// How the header will be written.
+    pub const fn set_format(&mut self, format: HeaderFormat) {
+        self.header.format = format;
+    }
+
+    fn offset(&self, layout: &Layout, label: Label) -> Option<u32> {
+        let node = self.bound_to(label)?.0;
+        layout.offsets.get(node as usize).copied()
+    }
+
+    fn write(&self, instruction: &NewInstruction, layout: &Layout, code: &mut Vec<u8>) -> Result<(), EditError> {
+        let unbound = EditError::UnboundLabel { what: instruction.opcode };
+        let find = |label| self.offset(layout, label).ok_or(unbound);
+        let opcode = instruction.opcode;
+        let start = code.len() as u32;
+        match &instruction.operand {
+            NewOperand::Plain(operand) => {
+                push_opcode(opcode, code);
+                write_plain(opcode, *operand, code)?;
+            }
+            NewOperand::Label(label) => {
+                let (Some(short), Some(long)) = (opcode.short(), opcode.long()) else {
+                    return Err(EditError::Operand { opcode });
+                };
+                let target = find(*label)?;
+                if layout.is_short(start) {
+                    let distance = i64::from(target) - i64::from(start + short.size() + 1);
+                    push_opcode(short, code);
+                    code.push((distance as i8).cast_unsigned());
+                } else {
+                    push_opcode(long, code);
+                    let end = start + long.size() + 4;
+                    code.extend_from_slice(&target.wrapping_sub(end).to_le_bytes());
+                }
+            }
+            NewOperand::Switch(labels) => {
+                if opcode != Opcode::Switch {
+                    return Err(EditError::Operand { opcode });
+                }
+                push_opcode(opcode, code);
+                let end = start + instruction.size(false) as u32;
+                code.extend_from_slice(&(labels.len() as u32).to_le_bytes());
+                for &label in labels {
+                    code.extend_from_slice(&find(label)?.wrapping_sub(end).to_le_bytes());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The nodes in the order of the code.
+    fn order(&self) -> Vec<u32> {
+        let mut order = Vec::with_capacity(self.nodes.len());
+        order.extend(self.ids().map(|id| id.0));
+        order
+    }
+
+    fn node(&self, index: u32) -> Option<&Node> {
+        self.nodes.get(index as usize)
+    }
+
+    fn change(&mut self, index: u32, change: impl FnOnce(&mut Node)) {
+        if let Some(node) = self.nodes.get_mut(index as usize) {
+            change(node);
+        }
+    }
+
+    /// Puts an instruction into a node. Branches are kept in the long form: which one is written shows at the end.
+    fn set(&mut self, index: u32, mut instruction: NewInstruction) {
+        instruction.opcode = instruction.opcode.long().unwrap_or(instruction.opcode);
+        self.change(index, |node| node.instruction = instruction);
+    }
+
+    /// The node that an id stands for. Ids of another editor stand for the end.
+    fn live(&self, id: InstructionId) -> u32 {
+        let mut index = id.0;
+        while let Some(node) = self.node(index) {
+            if !node.removed {
+                return index;
+            }
+            index = node.next;
+        }
+        END
+    }
+
+    /// Links a new node in front of a live one.
+    fn link(&mut self, next: u32, instruction: NewInstruction, original: u32) -> InstructionId {
+        let previous = self.node(next).map_or(END, |node| node.previous);
+        let index = self.nodes.len() as u32;
+        let placeholder = Opcode::Nop.into();
+        self.nodes.push(Node { instruction: placeholder, original, previous, next, label: NONE, removed: false });
+        self.set(index, instruction);
+        self.change(previous, |node| node.next = index);
+        self.change(next, |node| node.previous = index);
+        InstructionId(index)
+    }
+
+    fn move_labels(&mut self, from: u32, to: u32) {
+        let first = self.node(from).map_or(NONE, |node| node.label);
+        let (mut at, mut last) = (first, NONE);
+        while let Some(slot) = self.labels.get_mut(at as usize) {
+            slot.node = to;
+            last = at;
+            at = slot.next;
+        }
+        if last == NONE {
+            return;
+        }
+        let other = self.node(to).map_or(NONE, |node| node.label);
+        if let Some(slot) = self.labels.get_mut(last as usize) {
+            slot.next = other;
+        }
+        self.change(to, |node| node.label = first);
+        self.change(from, |node| node.label = NONE);
+    }
+}
+
+/// `leave` instructions that conditional branches out of a try block go by.
+#[derive(Default)]
+struct Detours {
+    by_target: HashMap<u32, Label>,
+    /// Target and detour, in the order of need.
+    list: Vec<(Label, Label)>,
+}
+
+impl Detours {
+    fn by_way_of(&mut self, target: Label, new: impl FnOnce() -> Label) -> Label {
+        *self.by_target.entry(target.0).or_insert_with(|| {
+            let detour = new();
+            self.list.push((target, detour));
+            detour
+        })
+    }
+}
+
+/// Where each node goes, and which branches are short.
+struct Layout {
+    /// By node; the end has the size of the code.
+    offsets: Vec<u32>,
+    /// Offsets of the short branches, ascending.
+    short: Vec<u32>,
+    size: u32,
+}
+
+/// Rounds after which all branches become long. Real code needs three or four; each round takes as long as the
+/// code, and code can be made so that every round lengthens one branch.
+const ROUNDS: usize = 50;
+
+impl Layout {
+    /// Starts with all branches short and lengthens those that do not reach, until all do. Branches only grow, so
+    /// this ends, and with the least code.
+    fn fix(editor: &MethodEditor, order: &[u32]) -> Result<Self, EditError> {
+        let mut is_short: Vec<bool> = editor.nodes.iter().map(|_| true).collect();
+        let mut offsets = vec![0_u32; editor.nodes.len()];
+        for round in 0.. {
+            let mut at = 0_u64;
+            for &node in order {
+                let Some(found) = editor.node(node) else { continue };
+                if let Some(offset) = offsets.get_mut(node as usize) {
+                    *offset = at as u32;
+                }
+                at += found.instruction.size(is_short.get(node as usize) == Some(&true));
+                if at > i32::MAX as u64 {
+                    return Err(EditError::TooLarge);
+                }
+            }
+            if let Some(end) = offsets.first_mut() {
+                *end = at as u32;
+            }
+            let mut grown = false;
+            for &node in order {
+                let Some(found) = editor.node(node) else { continue };
+                let NewOperand::Label(label) = found.instruction.operand else { continue };
+                let Some(short) = is_short.get_mut(node as usize).filter(|short| **short) else { continue };
+                let offset = |node: u32| offsets.get(node as usize).copied().map_or(0, i64::from);
+                let target = editor.bound_to(label).map_or(0, |target| offset(target.0));
+                let end = offset(node) + i64::from(found.instruction.opcode.size()) + 1;
+                if i8::try_from(target - end).is_err() || round >= ROUNDS {
+                    *short = false;
+                    grown = true;
+                }
+            }
+            if !grown {
+                let short = order
+                    .iter()
+                    .filter(|&&node| {
+                        let operand = editor.node(node).map(|found| &found.instruction.operand);
+                        matches!(operand, Some(NewOperand::Label(_))) && is_short.get(node as usize) == Some(&true)
+                    })
+                    .filter_map(|&node| offsets.get(node as usize).copied())
+                    .collect();
+                return Ok(Self { offsets, short, size: at as u32 });
+            }
+        }
+        Err(EditError::TooLarge)
+    }
+
+    fn is_short(&self, offset: u32) -> bool {
+        self.short.binary_search(&offset).is_ok()
+    }
+}
+
+/// An operand that is no branch target, free of the code it came from.
+const fn plain(operand: Operand<'_>) -> Option<Operand<'static>> {
+    Some(match operand {
+        Operand::None => Operand::None,
+        Operand::Int8(value) => Operand::Int8(value),
+        Operand::Uint8(value) => Operand::Uint8(value),
+        Operand::Int32(value) => Operand::Int32(value),
+        Operand::Int64(value) => Operand::Int64(value),
+        Operand::Float32(bits) => Operand::Float32(bits),
+        Operand::Float64(bits) => Operand::Float64(bits),
+        Operand::Argument(index) => Operand::Argument(index),
+        Operand::Local(index) => Operand::Local(index),
+        Operand::Token(token) => Operand::Token(token),
+        Operand::Target(_) | Operand::Switch(_) => return None,
+    })
+}
+
+fn push_opcode(opcode: Opcode, code: &mut Vec<u8>) {
+    let [high, low] = opcode.code().to_be_bytes();
+    if opcode.size() == 2 {
+        code.push(high);
+    }
+    code.push(low);
+}
+
+fn write_plain(opcode: Opcode, operand: Operand<'static>, code: &mut Vec<u8>) -> Result<(), EditError> {
+    let wrong = EditError::Operand { opcode };
+    let byte = |index: u16| u8::try_from(index).map_err(|_| wrong);
+    match (opcode.operand(), operand) {
+        (OperandKind::None, Operand::None) => {}
+        (OperandKind::Int8, Operand::Int8(value)) => code.push(value.cast_unsigned()),
+        (OperandKind::Uint8, Operand::Uint8(value)) => code.push(value),
+        (OperandKind::Int32, Operand::Int32(value)) => code.extend_from_slice(&value.to_le_bytes()),
+        (OperandKind::Int64, Operand::Int64(value)) => code.extend_from_slice(&value.to_le_bytes()),
+        (OperandKind::Float32, Operand::Float32(bits)) => code.extend_from_slice(&bits.to_le_bytes()),
+        (OperandKind::Float64, Operand::Float64(bits)) => code.extend_from_slice(&bits.to_le_bytes()),
+        (OperandKind::Argument8, Operand::Argument(index)) | (OperandKind::Local8, Operand::Local(index)) => {
+            code.push(byte(index)?);
+        }
+        (OperandKind::Argument16, Operand::Argument(index)) | (OperandKind::Local16, Operand::Local(index)) => {
+            code.extend_from_slice(&index.to_le_bytes());
+        }
+        (kind, Operand::Token(token)) if kind.is_token() => code.extend_from_slice(&token.0.to_le_bytes()),
+        _ => return Err(wrong),
+    }
+    Ok(())
+}
+
+/// A compressed unsigned number of at most two bytes' worth: counts of locals. ECMA-335 II.23.2.
+fn compressed(value: u32) -> Vec<u8> {
+    match value {
+        0..=0x7f => vec![value as u8],
+        0x80..=0x3fff => (value as u16 | 0x8000).to_be_bytes().to_vec(),
+        _ => (value | 0xc000_0000).to_be_bytes().to_vec(),
+    }
+}
+
+
+impl Instruction<'_> {
+    /// The same for an editor; `None` for branches, whose targets only the editor of their body knows.
+    #[must_use]
+    pub const fn to_new(&self) -> Option<NewInstruction> {
+        match plain(self.operand) {
+            Some(operand) => Some(NewInstruction::plain(self.opcode, operand)),
+            None => None,
+        }
+    }
+}
