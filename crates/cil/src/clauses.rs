@@ -109,7 +109,8 @@ pub(crate) fn parse_sections(bytes: &[u8], mut at: usize) -> Result<(Vec<Excepti
 /// Reads a clause of either size; `None` if its kind is unknown or a range passes 2³².
 fn parse_clause(bytes: &[u8]) -> Option<ExceptionClause> {
     let (flags, try_start, try_size, handler_start, handler_size, extra);
-    if let Ok(&[f0, f1, t0, t1, try_small, h0, h1, handler_small, e0, e1, e2, e3]) = <&[u8; SMALL_CLAUSE]>::try_from(bytes)
+    if let Ok(&[f0, f1, t0, t1, try_small, h0, h1, handler_small, e0, e1, e2, e3]) =
+        <&[u8; SMALL_CLAUSE]>::try_from(bytes)
     {
         flags = u32::from(u16::from_le_bytes([f0, f1]));
         try_start = u32::from(u16::from_le_bytes([t0, t1]));
@@ -119,8 +120,7 @@ fn parse_clause(bytes: &[u8]) -> Option<ExceptionClause> {
         extra = u32::from_le_bytes([e0, e1, e2, e3]);
     } else {
         let &[f, t, ts, h, hs, e] = bytes.as_chunks::<4>().0.first_chunk()?;
-        [flags, try_start, try_size, handler_start, handler_size, extra] =
-            [f, t, ts, h, hs, e].map(u32::from_le_bytes);
+        [flags, try_start, try_size, handler_start, handler_size, extra] = [f, t, ts, h, hs, e].map(u32::from_le_bytes);
     }
     // 8 marks a clause that the runtime copied from another one; it is only seen inside the JIT.
     let kind = match flags & 0x7 {

@@ -889,7 +889,11 @@ impl MethodEditor {
                 NewClauseKind::Finally => ClauseKind::Finally,
                 NewClauseKind::Fault => ClauseKind::Fault,
             };
-            clauses.push(ExceptionClause { kind, try_block: range(clause.try_block)?, handler: range(clause.handler)? });
+            clauses.push(ExceptionClause {
+                kind,
+                try_block: range(clause.try_block)?,
+                handler: range(clause.handler)?,
+            });
         }
         let header = MethodHeader { max_stack, ..self.header };
         Ok(Edited { body: MethodBody { header, code: Cow::Owned(code), clauses }, offsets })
@@ -1154,7 +1158,6 @@ fn compressed(value: u32) -> Vec<u8> {
     }
 }
 
-
 impl Instruction<'_> {
     /// The same for an editor; `None` for branches, whose targets only the editor of their body knows.
     #[must_use]
@@ -1163,5 +1166,283 @@ impl Instruction<'_> {
             Some(operand) => Some(NewInstruction::plain(self.opcode, operand)),
             None => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CallEffect, MethodShape, Primitive, VerifyError, verify};
+
+    struct None;
+
+    impl Tokens for None {
+        fn call_effect(&self, _: Token) -> Option<CallEffect> {
+            Option::None
+        }
+    }
+
+    const INT: TypeSig = TypeSig::Primitive(Primitive::I4);
+
+    fn body(code: &[u8], clauses: Vec<ExceptionClause>) -> MethodBody<'_> {
+        MethodBody { header: MethodHeader::default(), code: Cow::Borrowed(code), clauses }
+    }
+
+    fn editor(code: &[u8]) -> MethodEditor {
+        MethodEditor::new(&body(code, Vec::new()), Option::None).unwrap()
+    }
+
+    fn code(editor: &MethodEditor) -> Vec<u8> {
+        editor.finish_with(8).unwrap().body.code.into_owned()
+    }
+
+    fn check(editor: &MethodEditor, shape: MethodShape) -> Result<Edited, VerifyError> {
+        let edited = editor.finish(shape.returns, &None).unwrap();
+        verify(&edited.body, shape, &None).map(|_| edited)
+    }
+
+    #[test]
+    fn three_ways_to_insert() {
+        // 0: br.s 3; 2: nop; 3: ret
+        let original = [0x2b, 1, 0x00, 0x2a];
+        let at = |change: fn(&mut MethodEditor, InstructionId)| {
+            let mut editor = editor(&original);
+            let ret = editor.at_offset(3).unwrap();
+            change(&mut editor, ret);
+            code(&editor)
+        };
+        assert_eq!(at(|_, _| {}), original);
+        assert_eq!(at(|e, ret| _ = e.insert_before(ret, Opcode::Break)), [0x2b, 2, 0x00, 0x01, 0x2a]);
+        assert_eq!(at(|e, ret| _ = e.insert_at(ret, Opcode::Break)), [0x2b, 1, 0x00, 0x01, 0x2a]);
+        assert_eq!(at(|e, ret| _ = e.insert_after(ret, Opcode::Break)), [0x2b, 1, 0x00, 0x2a, 0x01]);
+        assert_eq!(at(|e, ret| e.replace(ret, Opcode::Throw)), [0x2b, 1, 0x00, 0x7a]);
+        assert_eq!(editor(&original).at_offset(1), Option::None);
+    }
+
+    #[test]
+    fn a_removed_instruction_stands_for_the_next() {
+        let mut editor = editor(&[0x2b, 1, 0x00, 0x01, 0x2a]);
+        let gone = editor.at_offset(3).unwrap();
+        editor.remove(gone);
+        editor.remove(editor.first());
+        editor.insert_before(gone, Opcode::Break);
+        assert_eq!(code(&editor), [0x00, 0x01, 0x2a]);
+        assert_eq!(editor.instruction(gone).unwrap().opcode, Opcode::Ret);
+        editor.remove(gone);
+        editor.remove(gone);
+        assert_eq!((code(&editor), editor.instruction(gone)), (vec![0x00, 0x01], Option::None));
+        // Ids and labels of nowhere do no harm.
+        editor.remove(InstructionId(99));
+        editor.bind(Label(99), InstructionId(99));
+        assert_eq!(code(&editor), [0x00, 0x01]);
+    }
+
+    #[test]
+    fn branches_are_as_long_as_they_need() {
+        let with = |nops: usize| {
+            let mut editor = MethodEditor::empty();
+            let (start, end) = (editor.label(), editor.label());
+            let first = editor.push(NewInstruction::branch(Opcode::Br, end));
+            editor.bind(start, first);
+            for _ in 0..nops {
+                editor.push(Opcode::Nop);
+            }
+            let last = editor.push(NewInstruction::branch(Opcode::BrS, start));
+            editor.bind(end, last);
+            code(&editor)
+        };
+        // Forwards 127 fit; back, 126 and the two branches themselves.
+        assert_eq!(with(124).len(), 128);
+        assert_eq!(with(124)[124 + 2..], [0x2b, 0x80]);
+        assert_eq!(with(125).len(), 2 + 125 + 5);
+        assert_eq!(with(127).len(), 2 + 127 + 5);
+        assert_eq!(with(128).len(), 5 + 128 + 5);
+        assert_eq!(with(128)[..5], [0x38, 128, 0, 0, 0]);
+    }
+
+    #[test]
+    fn one_long_branch_makes_another_one_long() {
+        let mut editor = MethodEditor::empty();
+        let (a, b) = (editor.label(), editor.label());
+        // The first reaches `a` only while the second is short.
+        editor.push(NewInstruction::branch(Opcode::Br, a));
+        editor.push(NewInstruction::branch(Opcode::Br, b));
+        for _ in 0..125 {
+            editor.push(Opcode::Nop);
+        }
+        let id = editor.push(Opcode::Nop);
+        editor.bind(a, id);
+        for _ in 0..10 {
+            editor.push(Opcode::Nop);
+        }
+        let id = editor.push(Opcode::Ret);
+        editor.bind(b, id);
+        let code = code(&editor);
+        assert_eq!((code[0], code[5]), (0x38, 0x38));
+        let targets: Vec<u32> = crate::instructions(&code).filter_map(Result::ok).flat_map(|i| i.targets()).collect();
+        assert_eq!(targets, [135, 146]);
+    }
+
+    #[test]
+    fn switches_and_retargeting() {
+        let original = [0x17, 0x45, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0x00, 0x00, 0x2a];
+        let mut editor = editor(&original);
+        assert_eq!(code(&editor), original);
+        let switch = editor.at_offset(1).unwrap();
+        let ret = editor.at_offset(16).unwrap();
+        let to_ret = editor.label_of(ret);
+        editor.targets_mut(switch)[0] = to_ret;
+        editor.insert_at(ret, Opcode::Nop);
+        assert_eq!(code(&editor)[6..14], [2, 0, 0, 0, 1, 0, 0, 0]);
+        assert!(editor.targets_mut(ret).is_empty());
+    }
+
+    #[test]
+    fn offsets_map_what_is_left() {
+        let mut editor = editor(&[0x00, 0x01, 0x2a]);
+        editor.remove(editor.at_offset(1).unwrap());
+        editor.insert_before(editor.first(), NewInstruction::ldc_i4(1000));
+        editor.insert_after(editor.first(), Opcode::Pop);
+        let offsets = editor.finish_with(8).unwrap().offsets;
+        assert_eq!(offsets, [OffsetPair { old: 0, new: 6 }, OffsetPair { old: 2, new: 7 }]);
+    }
+
+    #[test]
+    fn locals_grow() {
+        let header = MethodHeader { local_signature: Token(0x1100_0001), ..MethodHeader::default() };
+        let known = MethodBody { header, ..body(&[0x2a], Vec::new()) };
+        let mut editor = MethodEditor::new(&known, Some(&[0x07, 1, 0x0e])).unwrap();
+        assert_eq!(editor.add_local(&INT), Ok(1));
+        assert_eq!(editor.local_signature().unwrap(), [0x07, 2, 0x0e, 0x08]);
+        assert_eq!(editor.finish_with(8), Err(EditError::LocalsWithoutToken));
+        editor.set_local_signature(Token(0x1100_0002));
+        assert_eq!(editor.finish_with(8).unwrap().body.header.local_signature, Token(0x1100_0002));
+        // The count needs two bytes from 128 on.
+        for _ in 2..128 {
+            editor.add_local(&INT).unwrap();
+        }
+        let blob = editor.local_signature().unwrap();
+        assert_eq!((&blob[..4], decode_locals(&blob).unwrap().len()), (&[0x07, 0x80, 0x80, 0x0e][..], 128));
+        let again = MethodEditor::new(&known, Some(&blob)).unwrap();
+        assert_eq!(again.local_signature().unwrap(), blob);
+
+        let mut unknown = MethodEditor::new(&known, Option::None).unwrap();
+        assert_eq!(unknown.add_local(&INT), Err(EditError::LocalsUnknown));
+        let mut none = MethodEditor::empty();
+        assert_eq!((none.local_signature(), none.add_local(&INT)), (Option::None, Ok(0)));
+    }
+
+    #[test]
+    fn shortest_forms() {
+        let bytes = |instruction: NewInstruction| {
+            let mut editor = MethodEditor::empty();
+            editor.push(instruction);
+            code(&editor)
+        };
+        assert_eq!(bytes(NewInstruction::ldc_i4(-1)), [0x15]);
+        assert_eq!(bytes(NewInstruction::ldc_i4(8)), [0x1e]);
+        assert_eq!(bytes(NewInstruction::ldc_i4(-2)), [0x1f, 0xfe]);
+        assert_eq!(bytes(NewInstruction::ldc_i4(128)), [0x20, 128, 0, 0, 0]);
+        assert_eq!(bytes(NewInstruction::ldc_i4(i32::MIN)), [0x20, 0, 0, 0, 0x80]);
+        assert_eq!(bytes(NewInstruction::ldloc(3)), [0x09]);
+        assert_eq!(bytes(NewInstruction::ldloc(4)), [0x11, 4]);
+        assert_eq!(bytes(NewInstruction::stloc(256)), [0xfe, 0x0e, 0, 1]);
+        assert_eq!(bytes(NewInstruction::starg(0)), [0x10, 0]);
+        let error = |instruction: NewInstruction| {
+            let mut editor = MethodEditor::empty();
+            editor.push(instruction);
+            editor.finish_with(8).unwrap_err()
+        };
+        assert_eq!(error(Opcode::Call.into()), EditError::Operand { opcode: Opcode::Call });
+        let wide = NewInstruction::plain(Opcode::LdlocS, Operand::Local(256));
+        assert_eq!(error(wide), EditError::Operand { opcode: Opcode::LdlocS });
+        let mut unbound = MethodEditor::empty();
+        let label = unbound.label();
+        unbound.push(NewInstruction::branch(Opcode::Br, label));
+        assert_eq!(unbound.finish_with(8), Err(EditError::UnboundLabel { what: Opcode::Br }));
+    }
+
+    #[test]
+    fn wrap_a_body_that_returns_from_two_places() {
+        // 0: ldarg.0; 1: brfalse.s 5; 3: ldc 1; 4: ret; 5: ldc 2; 6: ret
+        let mut editor = editor(&[0x02, 0x2c, 2, 0x17, 0x2a, 0x18, 0x2a]);
+        let result = editor.add_local(&INT).unwrap();
+        editor.set_local_signature(Token(0x1100_0001));
+        editor.wrap_body(Handler::Finally(vec![Opcode::Nop.into()]), Some(result)).unwrap();
+        let edited = check(&editor, MethodShape { arguments: 1, locals: 1, returns: true }).unwrap();
+        assert_eq!(
+            *edited.body.code,
+            [0x02, 0x2c, 4, 0x17, 0x0a, 0xde, 6, 0x18, 0x0a, 0xde, 2, 0x00, 0xdc, 0x06, 0x2a]
+        );
+        assert_eq!(edited.body.clauses[0].try_block, CodeRange { start: 0, end: 11 });
+        assert_eq!(edited.body.clauses[0].handler, CodeRange { start: 11, end: 13 });
+        assert_eq!(edited.body.header.max_stack, 1);
+    }
+
+    #[test]
+    fn wrap_by_a_filter() {
+        let mut editor = editor(&[0x2a]);
+        let filter = vec![Opcode::Pop.into(), NewInstruction::ldc_i4(1)];
+        editor.wrap_body(Handler::Filter { filter, code: vec![Opcode::Pop.into()] }, Option::None).unwrap();
+        let edited = check(&editor, MethodShape::default()).unwrap();
+        assert_eq!(*edited.body.code, [0xde, 7, 0x26, 0x17, 0xfe, 0x11, 0x26, 0xde, 0, 0x2a]);
+        assert_eq!(edited.body.clauses[0].kind, ClauseKind::Filter(2));
+    }
+
+    #[test]
+    fn wrap_inside_a_try_block() {
+        // 0: nop; 1: ldarg.0; 2: brtrue.s 5; 4: nop; 5: leave.s 8; 7: endfinally; 8: ret
+        let clause = ExceptionClause {
+            kind: ClauseKind::Finally,
+            try_block: CodeRange { start: 0, end: 7 },
+            handler: CodeRange { start: 7, end: 8 },
+        };
+        let code = [0x00, 0x02, 0x2d, 1, 0x00, 0xde, 1, 0xdc, 0x2a];
+        let mut editor = MethodEditor::new(&body(&code, vec![clause]), Option::None).unwrap();
+        let (start, end) = (editor.at_offset(1).unwrap(), editor.at_offset(5).unwrap());
+        let exception = Token(0x0100_0001);
+        let handler = Handler::Catch { exception, code: vec![Opcode::Pop.into()] };
+        editor.wrap(start, end, handler, Option::None).unwrap();
+        let edited = check(&editor, MethodShape { arguments: 1, ..MethodShape::default() }).unwrap();
+        let [inner, outer] = &edited.body.clauses[..] else { panic!("{:?}", edited.body.clauses) };
+        assert_eq!((inner.kind, outer.kind), (ClauseKind::Catch(exception), ClauseKind::Finally));
+        assert_eq!(inner.try_block, CodeRange { start: 1, end: 9 });
+        assert_eq!(inner.handler, CodeRange { start: 9, end: 12 });
+        assert_eq!(outer.try_block, CodeRange { start: 0, end: 14 });
+        // The branch to behind the try block goes by way of a `leave`.
+        assert_eq!(edited.body.code[1..9], [0x02, 0x2d, 3, 0x00, 0xde, 5, 0xde, 3]);
+    }
+
+    #[test]
+    fn tail_calls_come_back() {
+        struct Void;
+        impl Tokens for Void {
+            fn call_effect(&self, _: Token) -> Option<CallEffect> {
+                Some(CallEffect { has_this: false, parameters: 0, returns: false })
+            }
+        }
+        let mut editor = editor(&[0xfe, 0x14, 0x28, 1, 0, 0, 6, 0x2a]);
+        editor.wrap_body(Handler::Fault(Vec::new()), Option::None).unwrap();
+        let edited = editor.finish(false, &Void).unwrap();
+        assert_eq!(*edited.body.code, [0x28, 1, 0, 0, 6, 0xde, 1, 0xdc, 0x2a]);
+        assert_eq!(edited.body.clauses[0].try_block.start, 0);
+    }
+
+    #[test]
+    fn what_cannot_be_wrapped() {
+        let wrap = |code: &[u8], start: u32, end: Option<u32>| {
+            let mut editor = editor(code);
+            let at = |offset| editor.at_offset(offset).unwrap();
+            let (start, end) = (at(start), end.map_or(MethodEditor::END, at));
+            editor.wrap(start, end, Handler::Finally(Vec::new()), Option::None)
+        };
+        assert_eq!(wrap(&[0x27, 1, 0, 0, 6], 0, Option::None), Err(EditError::Jump));
+        assert_eq!(wrap(&[0x00, 0x2a], 1, Some(1)), Err(EditError::EmptyRange));
+        assert_eq!(wrap(&[0x00, 0x2a], 1, Some(0)), Err(EditError::EmptyRange));
+        assert_eq!(wrap(&[0x00], 0, Option::None), Err(EditError::FallsOff));
+        assert_eq!(wrap(&[0x00, 0x00, 0x2b, 0xfd], 0, Some(2)), Err(EditError::BranchInto));
+        assert_eq!(wrap(&[0x00, 0x00, 0x2b, 0xfc], 0, Some(2)), Ok(()));
+        let outside = MethodEditor::new(&body(&[0x2b, 9], Vec::new()), Option::None);
+        assert_eq!(outside.unwrap_err(), EditError::Target { target: 11 });
     }
 }

@@ -60,12 +60,9 @@ impl MethodHeader {
         let &first = bytes.first().ok_or(truncated)?;
         // A tiny header keeps the code size in the upper six bits, so only two bits tell the formats apart.
         match first & 0x3 {
-            TINY => Ok(Parsed {
-                header: Self::default(),
-                size: 1,
-                code_size: u32::from(first >> 2),
-                more_sections: false,
-            }),
+            TINY => {
+                Ok(Parsed { header: Self::default(), size: 1, code_size: u32::from(first >> 2), more_sections: false })
+            }
             FAT => {
                 let &[f0, f1, s0, s1, c0, c1, c2, c3, t0, t1, t2, t3] = bytes.first_chunk::<12>().ok_or(truncated)?;
                 let flags = u16::from_le_bytes([f0, f1]);

@@ -14,6 +14,7 @@
 
 mod body;
 mod clauses;
+mod disassemble;
 mod editor;
 mod header;
 mod instruction;
@@ -26,6 +27,7 @@ mod verify;
 
 pub use body::{BodyError, MethodBody};
 pub use clauses::{ClauseKind, CodeRange, ExceptionClause};
+pub use disassemble::{Names, NoNames, disassemble, type_text};
 pub use editor::{
     EditError, Edited, Handler, InstructionId, Label, MethodEditor, NewInstruction, NewOperand, OffsetPair,
 };

@@ -529,7 +529,8 @@ mod tests {
             assert_eq!(opcode.flow() == Flow::Prefix, opcode.mnemonic().ends_with('.'), "{}", opcode.mnemonic());
             let implied = opcode.implied_argument().or(opcode.implied_local());
             let digit = opcode.mnemonic().strip_prefix("ld").or(opcode.mnemonic().strip_prefix("st"));
-            let digit = digit.and_then(|n| n.strip_prefix("arg.").or(n.strip_prefix("loc."))).and_then(|n| n.parse().ok());
+            let digit =
+                digit.and_then(|n| n.strip_prefix("arg.").or(n.strip_prefix("loc."))).and_then(|n| n.parse().ok());
             assert_eq!(implied, digit, "{}", opcode.mnemonic());
         }
         assert_eq!((Opcode::Stelem.pops(), Opcode::Call.pops(), Opcode::Ret.pushes()), (Some(3), None, Some(0)));

@@ -178,7 +178,11 @@ mod tests {
 
     fn clause(try_block: (u32, u32), handler: (u32, u32)) -> ExceptionClause {
         let range = |(start, end)| CodeRange { start, end };
-        ExceptionClause { kind: ClauseKind::Catch(Token(0x0100_0001)), try_block: range(try_block), handler: range(handler) }
+        ExceptionClause {
+            kind: ClauseKind::Catch(Token(0x0100_0001)),
+            try_block: range(try_block),
+            handler: range(handler),
+        }
     }
 
     fn build(clauses: &[ExceptionClause]) -> Result<Regions, RegionError> {
@@ -187,8 +191,12 @@ mod tests {
 
     #[test]
     fn nested_and_shared() {
-        let regions =
-            build(&[clause((1, 3), (3, 5)), clause((0, 10), (10, 20)), clause((0, 10), (20, 30)), clause((12, 14), (14, 16))]);
+        let regions = build(&[
+            clause((1, 3), (3, 5)),
+            clause((0, 10), (10, 20)),
+            clause((0, 10), (20, 30)),
+            clause((12, 14), (14, 16)),
+        ]);
         // The last clause is inside the handler of an earlier one.
         assert_eq!(regions.unwrap_err(), RegionError::Order(1));
         let regions = build(&[clause((1, 3), (3, 5)), clause((0, 10), (10, 20)), clause((0, 10), (20, 30))]).unwrap();

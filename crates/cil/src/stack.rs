@@ -209,7 +209,9 @@ impl<T: Tokens> Walk<'_, T> {
         let slot = self.heights.get_mut(offset as usize).ok_or(StackError::Target { offset, target: offset })?;
         match *slot {
             UNREACHED => *slot = height,
-            first if first != height => return Err(StackError::Mismatch { to: offset, from: offset, first, second: height }),
+            first if first != height => {
+                return Err(StackError::Mismatch { to: offset, from: offset, first, second: height });
+            }
             _ => {}
         }
         Ok(())

@@ -3,7 +3,9 @@
 //! the importer of the JIT of dotnet/runtime.
 
 use crate::regions::{ROOT, RegionError, RegionKind, Regions};
-use crate::{Flow, Instruction, MethodBody, MethodShape, Opcode, Operand, StackError, StackHeights, Tokens, instructions};
+use crate::{
+    Flow, Instruction, MethodBody, MethodShape, Opcode, Operand, StackError, StackHeights, Tokens, instructions,
+};
 
 /// What is wrong with a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -492,7 +494,10 @@ mod tests {
         };
         // Out of the try block by other means.
         assert_eq!(with(1, &[0x2b]), Err(VerifyError::BranchAcross { offset: 1, target: 7 }));
-        assert_eq!(with(1, &[0x00, 0x00]), Err(VerifyError::Stack(StackError::Mismatch { to: 3, from: 2, first: 1, second: 0 })));
+        assert_eq!(
+            with(1, &[0x00, 0x00]),
+            Err(VerifyError::Stack(StackError::Mismatch { to: 3, from: 2, first: 1, second: 0 }))
+        );
         assert_eq!(with(1, &[0x00, 0x14]), Err(VerifyError::FallThrough { offset: 2 }));
         assert_eq!(with(0, &[0x2a]), Err(VerifyError::Misplaced { offset: 0, opcode: Opcode::Ret }));
         // Into the handler.

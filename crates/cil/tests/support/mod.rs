@@ -302,8 +302,7 @@ impl<'a> Tables<'a> {
             R(table) => wide(rows[table] > 0xffff),
             Coded(bits, tables) => wide(tables.iter().any(|&table| rows[table] >= 1 << (16 - bits))),
         };
-        let widths: Vec<Vec<usize>> =
-            SCHEMA.iter().map(|columns| columns.iter().map(width).collect()).collect();
+        let widths: Vec<Vec<usize>> = SCHEMA.iter().map(|columns| columns.iter().map(width).collect()).collect();
         let mut starts = Vec::new();
         for (table, widths) in widths.iter().enumerate() {
             starts.push(at);
@@ -315,7 +314,8 @@ impl<'a> Tables<'a> {
     /// A field; rows count from 0.
     fn get(&self, table: usize, row: u32, column: usize) -> u32 {
         let widths = &self.widths[table];
-        let at = self.starts[table] + row as usize * widths.iter().sum::<usize>() + widths[..column].iter().sum::<usize>();
+        let at =
+            self.starts[table] + row as usize * widths.iter().sum::<usize>() + widths[..column].iter().sum::<usize>();
         if widths[column] == 2 { u16_at(self.bytes, at).into() } else { u32_at(self.bytes, at) }
     }
 }
