@@ -56,6 +56,12 @@ pub enum EditError {
     /// A branch leads from outside into the middle of the range to protect.
     #[error("a branch leads into the middle of the code to protect")]
     BranchInto,
+    /// The range to protect contains a part of a clause, and not the rest.
+    #[error("the code to protect cuts clause {clause} in two")]
+    CutsClause {
+        /// Index of the clause.
+        clause: usize,
+    },
     /// Control runs off the end of the code.
     #[error("control runs off the end of the code")]
     FallsOff,
@@ -304,6 +310,17 @@ struct NewClause {
     kind: NewClauseKind,
     try_block: (Label, Label),
     handler: (Label, Label),
+}
+
+impl NewClause {
+    /// Try block, filter if there is one, handler.
+    fn parts(&self) -> impl Iterator<Item = (Label, Label)> {
+        let filter = match self.kind {
+            NewClauseKind::Filter(start) => Some((start, self.handler.0)),
+            _ => None,
+        };
+        [self.try_block, self.handler].into_iter().chain(filter)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -678,8 +695,8 @@ impl MethodEditor {
     /// where it is not.
     ///
     /// # Errors
-    /// Nothing to protect, `jmp` inside, a branch from outside to other than `start`, or an end that control runs
-    /// off. The editor may be half changed then.
+    /// Nothing to protect, `jmp` inside, a branch from outside to other than `start`, a clause that is partly inside,
+    /// or an end that control runs off. Nothing is changed then.
     pub fn wrap(
         &mut self,
         start: InstructionId,
@@ -702,6 +719,11 @@ impl MethodEditor {
         }
         let is_inside = |node: u32| (from..to).contains(&position(node));
 
+        let falls_out = self.instruction(self.previous(end)).is_some_and(|last| last.opcode.flow().continues());
+        if falls_out && end == Self::END {
+            return Err(EditError::FallsOff);
+        }
+
         // Nobody but the protected code itself may go to its middle.
         for &node in &order {
             let Some(found) = self.node(node) else { continue };
@@ -719,14 +741,37 @@ impl MethodEditor {
             }
         }
 
+        // Inner clauses come first, so the new one goes in front of the first one around.
+        let mut index = self.clauses.len();
+        let mut inner = Vec::new();
+        for (number, clause) in self.clauses.iter().enumerate() {
+            let place = |label: Label| self.bound_to(label).map_or(NONE, |id| position(id.0));
+            let (mut parts, mut inside, mut around) = (0, 0, 0);
+            for (a, b) in clause.parts() {
+                let (a, b) = (place(a), place(b));
+                parts += 1;
+                inside += u32::from(from <= a && b <= to);
+                around += u32::from(a <= from && to <= b);
+                let apart = b <= from || to <= a;
+                if !(apart || from <= a && b <= to || a <= from && to <= b) {
+                    return Err(EditError::CutsClause { clause: number });
+                }
+            }
+            if inside == parts {
+                inner.push(number);
+            } else if around > 0 {
+                index = index.min(number);
+            } else if inside > 0 {
+                return Err(EditError::CutsClause { clause: number });
+            }
+        }
+
         let exit = self.label();
         let mut exit_used = false;
         let mut detours = Detours::default();
-        let mut last = None;
         for &node in order.iter().filter(|&&node| is_inside(node)) {
             let id = InstructionId(node);
             let Some(opcode) = self.node(node).map(|node| node.instruction.opcode) else { continue };
-            last = Some(opcode);
             match opcode.flow() {
                 Flow::Return => {
                     self.replace_return(id, result, exit);
@@ -760,10 +805,6 @@ impl MethodEditor {
 
         // A removed `tail.` may have been the first instruction.
         let try_start = self.new_label_at(start);
-        let falls_out = last.is_some_and(|opcode| opcode.flow().continues());
-        if falls_out && end == Self::END {
-            return Err(EditError::FallsOff);
-        }
         // Behind the handler: the code that follows, or the `ret` at the end.
         let behind = if end == Self::END { exit } else { self.new_label_at(end) };
         let mut tail: Vec<InstructionId> = Vec::new();
@@ -810,25 +851,15 @@ impl MethodEditor {
 
         // Clauses inside that ended at `end` end in front of what was inserted. Clauses around stay as they are.
         let first_inserted = tail.first().copied().unwrap_or(end);
-        let mut index = self.clauses.len();
-        for clause in (0..self.clauses.len()).rev() {
-            let Some(&found) = self.clauses.get(clause) else { continue };
-            let place = |label: Label| self.bound_to(label).map_or(NONE, |id| position(id.0));
-            let within = |(a, b): (Label, Label)| from <= place(a) && place(b) <= to;
-            let around = |(a, b): (Label, Label)| place(a) <= from && to <= place(b);
-            if within(found.try_block) && within(found.handler) {
-                for label in [found.try_block.1, found.handler.1] {
-                    if self.bound_to(label) == Some(end) {
-                        self.bind(label, first_inserted);
-                    }
-                }
-            } else {
-                let filter = match found.kind {
-                    NewClauseKind::Filter(start) => around((start, found.handler.0)),
-                    _ => false,
-                };
-                if around(found.try_block) || around(found.handler) || filter {
-                    index = clause;
+        let inner_end = self.new_label_at(first_inserted);
+        let labels = &self.labels;
+        let is_end = |label: Label| labels.get(label.0 as usize).is_some_and(|slot| slot.node == end.0);
+        for number in inner {
+            let Some(clause) = self.clauses.get_mut(number) else { continue };
+            // Another label instead of another place for the same one: branches may use it too.
+            for label in [&mut clause.try_block.1, &mut clause.handler.1] {
+                if is_end(*label) {
+                    *label = inner_end;
                 }
             }
         }
