@@ -141,20 +141,6 @@ macro_rules! opcodes {
                 flow: Flow::$flow,
             },
         )*];
-
-        /// Opcodes of one byte, by that byte.
-        static ONE_BYTE: [Option<Opcode>; 256] = {
-            let mut table = [None; 256];
-            $( if $code < 0x100_u16 { table[($code & 0xff) as usize] = Some(Opcode::$name); } )*
-            table
-        };
-
-        /// Opcodes of two bytes, by the second one; the first is always [`ESCAPE`].
-        static TWO_BYTES: [Option<Opcode>; 256] = {
-            let mut table = [None; 256];
-            $( if $code >= 0x100_u16 { table[($code & 0xff) as usize] = Some(Opcode::$name); } )*
-            table
-        };
     };
 }
 
@@ -383,6 +369,26 @@ opcodes! {
     Sizeof         = 0xfe1c, "sizeof"           Type       0 1 Next;
     Refanytype     = 0xfe1d, "refanytype"       None       1 1 Next;
     Readonly       = 0xfe1e, "readonly."        None       0 0 Prefix;
+}
+
+/// Opcodes of one byte, by that byte.
+static ONE_BYTE: [Option<Opcode>; 256] = by_last_byte(1);
+
+/// Opcodes of two bytes, by the second one; the first is always [`ESCAPE`].
+static TWO_BYTES: [Option<Opcode>; 256] = by_last_byte(2);
+
+#[expect(clippy::indexing_slicing, reason = "runs in the compiler, and a byte is always less than 256")]
+const fn by_last_byte(size: u32) -> [Option<Opcode>; 256] {
+    let mut table = [None; 256];
+    let mut index = 0;
+    while index < Opcode::ALL.len() {
+        let opcode = Opcode::ALL[index];
+        if opcode.size() == size {
+            table[(opcode.code() & 0xff) as usize] = Some(opcode);
+        }
+        index += 1;
+    }
+    table
 }
 
 impl Opcode {
