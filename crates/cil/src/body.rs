@@ -54,7 +54,7 @@ impl<'a> MethodBody<'a> {
     /// Reads the body at the front of `bytes`, which may go on behind it.
     ///
     /// # Errors
-    /// There is no whole body. Code and clauses are not looked into: see [`crate::verify`].
+    /// There is no whole body. Code and clauses are not looked into: see [`crate::verify()`].
     pub fn parse(bytes: &'a [u8]) -> Result<Self, BodyError> {
         Self::parse_sized(bytes).map(|(body, _)| body)
     }

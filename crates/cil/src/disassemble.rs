@@ -377,9 +377,9 @@ mod tests {
     use proptest::prelude::*;
     use std::borrow::Cow;
 
-    struct Some2;
+    struct Few;
 
-    impl Names for Some2 {
+    impl Names for Few {
         fn name(&self, token: Token) -> Option<String> {
             (token.0 == 0x0100_0001).then(|| "[mscorlib]System.Exception".to_owned())
         }
@@ -396,7 +396,7 @@ mod tests {
     fn text(code: &[u8], clauses: Vec<ExceptionClause>) -> String {
         let body = MethodBody { header: MethodHeader::default(), code: Cow::Borrowed(code), clauses };
         let mut out = String::new();
-        disassemble(&mut out, &body, &[], &Some2).unwrap();
+        disassemble(&mut out, &body, &[], &Few).unwrap();
         out.strip_prefix(".maxstack  8\n").unwrap().to_owned()
     }
 
@@ -487,7 +487,7 @@ mod tests {
         let header = MethodHeader { init_locals: true, ..MethodHeader::default() };
         let body = MethodBody { header, code: Cow::Borrowed(&[]), clauses: Vec::new() };
         let mut out = String::new();
-        disassemble(&mut out, &body, &locals, &Some2).unwrap();
+        disassemble(&mut out, &body, &locals, &Few).unwrap();
         assert_eq!(
             out,
             ".maxstack  8\n\

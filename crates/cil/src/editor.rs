@@ -3,13 +3,20 @@
 //! Instructions are a linked list, so that a probe at each of them costs no more than the code is long. Branches and
 //! clauses refer to labels, labels to instructions; short and long forms of branches are chosen when it is all done.
 
+mod layout;
+mod new_instruction;
+mod wrap;
+
+pub use new_instruction::{NewInstruction, NewOperand};
+pub use wrap::Handler;
+
 use crate::{
-    BodyError, ClauseKind, CodeRange, DecodeError, ExceptionClause, Flow, HeaderFormat, Instruction, MethodBody,
-    MethodHeader, Opcode, Operand, OperandKind, SignatureError, StackError, StackHeights, Token, Tokens, TypeSig,
-    decode_locals,
+    BodyError, ClauseKind, CodeRange, DecodeError, ExceptionClause, HeaderFormat, MethodBody, MethodHeader, Opcode,
+    Operand, SignatureError, StackError, StackHeights, Token, Tokens, TypeSig, decode_locals,
 };
+use layout::Layout;
+use new_instruction::plain;
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 /// Why a body cannot be edited or the result not be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -84,175 +91,6 @@ pub struct Label(u32);
 /// that came after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InstructionId(u32);
-
-/// What a [`NewInstruction`] works on: an [`Operand`] with labels for offsets.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum NewOperand {
-    /// Anything but a branch target.
-    Plain(Operand<'static>),
-    /// Where a branch leads.
-    Label(Label),
-    /// Where the cases of a `switch` lead.
-    Switch(Vec<Label>),
-}
-
-/// An instruction that has no offset yet.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct NewInstruction {
-    /// What it does. Short forms of branches stand for long ones and the other way round.
-    pub opcode: Opcode,
-    /// What it works on.
-    pub operand: NewOperand,
-}
-
-impl From<Opcode> for NewInstruction {
-    fn from(opcode: Opcode) -> Self {
-        Self::plain(opcode, Operand::None)
-    }
-}
-
-impl NewInstruction {
-    /// An instruction that does not branch.
-    #[must_use]
-    pub const fn plain(opcode: Opcode, operand: Operand<'static>) -> Self {
-        Self { opcode, operand: NewOperand::Plain(operand) }
-    }
-
-    /// One with a token.
-    #[must_use]
-    pub const fn token(opcode: Opcode, token: Token) -> Self {
-        Self::plain(opcode, Operand::Token(token))
-    }
-
-    /// A branch or `leave`.
-    #[must_use]
-    pub const fn branch(opcode: Opcode, to: Label) -> Self {
-        Self { opcode, operand: NewOperand::Label(to) }
-    }
-
-    /// A `switch`.
-    #[must_use]
-    pub const fn switch(cases: Vec<Label>) -> Self {
-        Self { opcode: Opcode::Switch, operand: NewOperand::Switch(cases) }
-    }
-
-    /// Loads a number in the shortest form.
-    #[must_use]
-    pub fn ldc_i4(value: i32) -> Self {
-        const NAMED: [Opcode; 10] = [
-            Opcode::LdcI4M1,
-            Opcode::LdcI40,
-            Opcode::LdcI41,
-            Opcode::LdcI42,
-            Opcode::LdcI43,
-            Opcode::LdcI44,
-            Opcode::LdcI45,
-            Opcode::LdcI46,
-            Opcode::LdcI47,
-            Opcode::LdcI48,
-        ];
-        let named = usize::try_from(i64::from(value) + 1).ok().and_then(|index| NAMED.get(index));
-        match (named, i8::try_from(value)) {
-            (Some(&opcode), _) => opcode.into(),
-            (None, Ok(value)) => Self::plain(Opcode::LdcI4S, Operand::Int8(value)),
-            (None, Err(_)) => Self::plain(Opcode::LdcI4, Operand::Int32(value)),
-        }
-    }
-
-    /// Loads a number of eight bytes.
-    #[must_use]
-    pub const fn ldc_i8(value: i64) -> Self {
-        Self::plain(Opcode::LdcI8, Operand::Int64(value))
-    }
-
-    fn indexed(named: &[Opcode], short: Opcode, long: Opcode, index: u16, operand: Operand<'static>) -> Self {
-        match named.get(usize::from(index)) {
-            Some(&opcode) => opcode.into(),
-            None if index < 0x100 => Self::plain(short, operand),
-            None => Self::plain(long, operand),
-        }
-    }
-
-    /// Loads an argument.
-    #[must_use]
-    pub fn ldarg(index: u16) -> Self {
-        let named = [Opcode::Ldarg0, Opcode::Ldarg1, Opcode::Ldarg2, Opcode::Ldarg3];
-        Self::indexed(&named, Opcode::LdargS, Opcode::Ldarg, index, Operand::Argument(index))
-    }
-
-    /// Loads the address of an argument.
-    #[must_use]
-    pub fn ldarga(index: u16) -> Self {
-        Self::indexed(&[], Opcode::LdargaS, Opcode::Ldarga, index, Operand::Argument(index))
-    }
-
-    /// Stores into an argument.
-    #[must_use]
-    pub fn starg(index: u16) -> Self {
-        Self::indexed(&[], Opcode::StargS, Opcode::Starg, index, Operand::Argument(index))
-    }
-
-    /// Loads a local variable.
-    #[must_use]
-    pub fn ldloc(index: u16) -> Self {
-        let named = [Opcode::Ldloc0, Opcode::Ldloc1, Opcode::Ldloc2, Opcode::Ldloc3];
-        Self::indexed(&named, Opcode::LdlocS, Opcode::Ldloc, index, Operand::Local(index))
-    }
-
-    /// Loads the address of a local variable.
-    #[must_use]
-    pub fn ldloca(index: u16) -> Self {
-        Self::indexed(&[], Opcode::LdlocaS, Opcode::Ldloca, index, Operand::Local(index))
-    }
-
-    /// Stores into a local variable.
-    #[must_use]
-    pub fn stloc(index: u16) -> Self {
-        let named = [Opcode::Stloc0, Opcode::Stloc1, Opcode::Stloc2, Opcode::Stloc3];
-        Self::indexed(&named, Opcode::StlocS, Opcode::Stloc, index, Operand::Local(index))
-    }
-
-    fn labels(&self) -> &[Label] {
-        match &self.operand {
-            NewOperand::Plain(_) => &[],
-            NewOperand::Label(label) => std::slice::from_ref(label),
-            NewOperand::Switch(labels) => labels,
-        }
-    }
-
-    /// Bytes that it takes, branches in the short or long form.
-    fn size(&self, short: bool) -> u64 {
-        let opcode = u64::from(self.opcode.size());
-        match &self.operand {
-            NewOperand::Label(_) => opcode + if short { 1 } else { 4 },
-            NewOperand::Switch(labels) => opcode + 4 + 4 * labels.len() as u64,
-            NewOperand::Plain(_) => opcode + u64::from(self.opcode.operand().size()),
-        }
-    }
-}
-
-/// A handler to add, without the instruction that ends it: `endfinally`, or `leave` to behind it, is added.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Handler {
-    /// Starts with the exception on the stack and has to take it off.
-    Catch {
-        /// Type of the exceptions (`TypeDef`, `TypeRef` or `TypeSpec`).
-        exception: Token,
-        /// What to do.
-        code: Vec<NewInstruction>,
-    },
-    /// Both parts start with the exception on the stack.
-    Filter {
-        /// Leaves 1 on the stack to handle the exception, 0 to pass; `endfilter` is added.
-        filter: Vec<NewInstruction>,
-        /// What to do.
-        code: Vec<NewInstruction>,
-    },
-    /// Runs whenever control leaves the protected code.
-    Finally(Vec<NewInstruction>),
-    /// Runs when an exception leaves the protected code.
-    Fault(Vec<NewInstruction>),
-}
 
 /// An instruction of the original and where it is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -595,7 +433,8 @@ impl MethodEditor {
     }
 
     /// Adds a clause behind all others, so it has to be the outermost one, or to share nothing with them. Ends are
-    /// the first instructions behind. A filter starts at its label and ends where the handler starts.
+    /// the first instructions behind. A filter starts at the label `filter`, whatever offset `kind` says, and ends
+    /// where the handler starts.
     pub fn add_clause(
         &mut self,
         kind: ClauseKind,
@@ -649,234 +488,6 @@ impl MethodEditor {
     /// Whether locals start as zero.
     pub const fn set_init_locals(&mut self, init: bool) {
         self.header.init_locals = init;
-    }
-
-    /// Makes a `leave` to `exit` of every `ret`, with the value stored into the local `result` before, if the
-    /// method returns one.
-    pub fn replace_returns(&mut self, result: Option<u16>, exit: Label) {
-        let mut at = self.first();
-        while at != Self::END {
-            let next = self.next(at);
-            if self.instruction(at).is_some_and(|instruction| instruction.opcode == Opcode::Ret) {
-                self.replace_return(at, result, exit);
-            }
-            at = next;
-        }
-    }
-
-    fn replace_return(&mut self, at: InstructionId, result: Option<u16>, exit: Label) {
-        let leave = NewInstruction::branch(Opcode::Leave, exit);
-        match result {
-            Some(local) => {
-                self.replace(at, NewInstruction::stloc(local));
-                self.insert_after(at, leave);
-            }
-            None => self.replace(at, leave),
-        }
-    }
-
-    /// Protects the whole body. See [`MethodEditor::wrap`].
-    ///
-    /// # Errors
-    /// As [`MethodEditor::wrap`].
-    pub fn wrap_body(&mut self, handler: Handler, result: Option<u16>) -> Result<(), EditError> {
-        self.wrap(self.first(), Self::END, handler, result)
-    }
-
-    /// Protects the instructions from `start` to in front of `end` by a handler, which is placed behind them.
-    ///
-    /// What leaves them leaves them by the rules afterwards: each `ret` becomes a `leave` to a `ret` at the end of
-    /// the method, by way of the local `result`, which has to have the method's return type (`None` for a method
-    /// without one); branches to the outside become `leave`. `tail.` prefixes are dropped, since a call inside a
-    /// try block has to come back. A catch handler continues at `end`, or in front of the last `ret` if that is the
-    /// end of the method; what is then in `result` is the value returned.
-    ///
-    /// The stack has to be empty at `start`, at `end` and on the branches to the outside; [`crate::verify()`] finds
-    /// where it is not.
-    ///
-    /// # Errors
-    /// Nothing to protect, `jmp` inside, a branch from outside to other than `start`, a clause that is partly inside,
-    /// or an end that control runs off. Nothing is changed then.
-    pub fn wrap(
-        &mut self,
-        start: InstructionId,
-        end: InstructionId,
-        handler: Handler,
-        result: Option<u16>,
-    ) -> Result<(), EditError> {
-        let (start, end) = (InstructionId(self.live(start)), InstructionId(self.live(end)));
-        let order = self.order();
-        let mut positions = vec![NONE; self.nodes.len()];
-        for (position, &node) in (0..).zip(&order) {
-            if let Some(slot) = positions.get_mut(node as usize) {
-                *slot = position;
-            }
-        }
-        let position = |node: u32| positions.get(node as usize).copied().filter(|_| node != END).unwrap_or(NONE);
-        let (from, to) = (position(start.0), position(end.0));
-        if from >= to {
-            return Err(EditError::EmptyRange);
-        }
-        let is_inside = |node: u32| (from..to).contains(&position(node));
-
-        let falls_out = self.instruction(self.previous(end)).is_some_and(|last| last.opcode.flow().continues());
-        if falls_out && end == Self::END {
-            return Err(EditError::FallsOff);
-        }
-
-        // Nobody but the protected code itself may go to its middle.
-        for &node in &order {
-            let Some(found) = self.node(node) else { continue };
-            if is_inside(node) {
-                if found.instruction.opcode == Opcode::Jmp {
-                    return Err(EditError::Jump);
-                }
-                continue;
-            }
-            for &label in found.instruction.labels() {
-                let target = self.bound_to(label);
-                if target.is_some_and(|target| target != start && is_inside(target.0)) {
-                    return Err(EditError::BranchInto);
-                }
-            }
-        }
-
-        // Inner clauses come first, so the new one goes in front of the first one around.
-        let mut index = self.clauses.len();
-        let mut inner = Vec::new();
-        for (number, clause) in self.clauses.iter().enumerate() {
-            let place = |label: Label| self.bound_to(label).map_or(NONE, |id| position(id.0));
-            let (mut parts, mut inside, mut around) = (0, 0, 0);
-            for (a, b) in clause.parts() {
-                let (a, b) = (place(a), place(b));
-                parts += 1;
-                inside += u32::from(from <= a && b <= to);
-                around += u32::from(a <= from && to <= b);
-                let apart = b <= from || to <= a;
-                if !(apart || from <= a && b <= to || a <= from && to <= b) {
-                    return Err(EditError::CutsClause { clause: number });
-                }
-            }
-            if inside == parts {
-                inner.push(number);
-            } else if around > 0 {
-                index = index.min(number);
-            } else if inside > 0 {
-                return Err(EditError::CutsClause { clause: number });
-            }
-        }
-
-        let exit = self.label();
-        let mut exit_used = false;
-        let mut detours = Detours::default();
-        for &node in order.iter().filter(|&&node| is_inside(node)) {
-            let id = InstructionId(node);
-            let Some(opcode) = self.node(node).map(|node| node.instruction.opcode) else { continue };
-            match opcode.flow() {
-                Flow::Return => {
-                    self.replace_return(id, result, exit);
-                    exit_used = true;
-                }
-                Flow::Prefix if opcode == Opcode::Tail => self.remove(id),
-                Flow::Branch | Flow::Conditional => {
-                    let Some(found) = self.node(node) else { continue };
-                    let mut targets = found.instruction.labels().to_vec();
-                    let mut leaves = false;
-                    for label in &mut targets {
-                        let outside = self.bound_to(*label).is_none_or(|target| !is_inside(target.0));
-                        if outside {
-                            leaves = true;
-                            if opcode.flow() == Flow::Conditional {
-                                *label = detours.by_way_of(*label, || self.label());
-                            }
-                        }
-                    }
-                    if leaves {
-                        if let (Flow::Branch, Some(&label)) = (opcode.flow(), targets.first()) {
-                            self.replace(id, NewInstruction::branch(Opcode::Leave, label));
-                        } else {
-                            self.targets_mut(id).copy_from_slice(&targets);
-                        }
-                    }
-                }
-                _ => {}
-            }
-        }
-
-        // A removed `tail.` may have been the first instruction.
-        let try_start = self.new_label_at(start);
-        // Behind the handler: the code that follows, or the `ret` at the end.
-        let behind = if end == Self::END { exit } else { self.new_label_at(end) };
-        let mut tail: Vec<InstructionId> = Vec::new();
-        if falls_out {
-            tail.push(self.insert_before(end, NewInstruction::branch(Opcode::Leave, behind)));
-        }
-        for (target, detour) in detours.list {
-            let leave = self.insert_before(end, NewInstruction::branch(Opcode::Leave, target));
-            self.bind(detour, leave);
-            tail.push(leave);
-        }
-        let mut emit = |editor: &mut Self, code: Vec<NewInstruction>, last: NewInstruction| {
-            let mut first = None;
-            for instruction in code.into_iter().chain([last]) {
-                let id = editor.insert_before(end, instruction);
-                first.get_or_insert(id);
-                tail.push(id);
-            }
-            editor.new_label_at(first.unwrap_or(end))
-        };
-        let leave = NewInstruction::branch(Opcode::Leave, behind);
-        let end_finally = NewInstruction::from(Opcode::Endfinally);
-        let (kind, try_end, handler_start) = match handler {
-            Handler::Catch { exception, code } => {
-                exit_used |= end == Self::END;
-                let start = emit(self, code, leave);
-                (NewClauseKind::Catch(exception), start, start)
-            }
-            Handler::Filter { filter, code } => {
-                exit_used |= end == Self::END;
-                let filter = emit(self, filter, Opcode::Endfilter.into());
-                let start = emit(self, code, leave);
-                (NewClauseKind::Filter(filter), filter, start)
-            }
-            Handler::Finally(code) => {
-                let start = emit(self, code, end_finally);
-                (NewClauseKind::Finally, start, start)
-            }
-            Handler::Fault(code) => {
-                let start = emit(self, code, end_finally);
-                (NewClauseKind::Fault, start, start)
-            }
-        };
-
-        // Clauses inside that ended at `end` end in front of what was inserted. Clauses around stay as they are.
-        let first_inserted = tail.first().copied().unwrap_or(end);
-        let inner_end = self.new_label_at(first_inserted);
-        let labels = &self.labels;
-        let is_end = |label: Label| labels.get(label.0 as usize).is_some_and(|slot| slot.node == end.0);
-        for number in inner {
-            let Some(clause) = self.clauses.get_mut(number) else { continue };
-            // Another label instead of another place for the same one: branches may use it too.
-            for label in [&mut clause.try_block.1, &mut clause.handler.1] {
-                if is_end(*label) {
-                    *label = inner_end;
-                }
-            }
-        }
-        let handler_end = self.new_label_at(end);
-        let new = NewClause { kind, try_block: (try_start, try_end), handler: (handler_start, handler_end) };
-        self.clauses.insert(index, new);
-
-        if exit_used {
-            let load = result.map(NewInstruction::ldloc);
-            let mut first = None;
-            for instruction in load.into_iter().chain([Opcode::Ret.into()]) {
-                let id = self.push(instruction);
-                first.get_or_insert(id);
-            }
-            self.bind(exit, first.unwrap_or(Self::END));
-        }
-        Ok(())
     }
 
     /// Lays the code out and computes its maximal stack. `returns` says whether the method returns a value.
@@ -938,46 +549,6 @@ impl MethodEditor {
     fn offset(&self, layout: &Layout, label: Label) -> Option<u32> {
         let node = self.bound_to(label)?.0;
         layout.offsets.get(node as usize).copied()
-    }
-
-    fn write(&self, instruction: &NewInstruction, layout: &Layout, code: &mut Vec<u8>) -> Result<(), EditError> {
-        let unbound = EditError::UnboundLabel { what: instruction.opcode };
-        let find = |label| self.offset(layout, label).ok_or(unbound);
-        let opcode = instruction.opcode;
-        let start = code.len() as u32;
-        match &instruction.operand {
-            NewOperand::Plain(operand) => {
-                push_opcode(opcode, code);
-                write_plain(opcode, *operand, code)?;
-            }
-            NewOperand::Label(label) => {
-                let (Some(short), Some(long)) = (opcode.short(), opcode.long()) else {
-                    return Err(EditError::Operand { opcode });
-                };
-                let target = find(*label)?;
-                if layout.is_short(start) {
-                    let distance = i64::from(target) - i64::from(start + short.size() + 1);
-                    push_opcode(short, code);
-                    code.push((distance as i8).cast_unsigned());
-                } else {
-                    push_opcode(long, code);
-                    let end = start + long.size() + 4;
-                    code.extend_from_slice(&target.wrapping_sub(end).to_le_bytes());
-                }
-            }
-            NewOperand::Switch(labels) => {
-                if opcode != Opcode::Switch {
-                    return Err(EditError::Operand { opcode });
-                }
-                push_opcode(opcode, code);
-                let end = start + instruction.size(false) as u32;
-                code.extend_from_slice(&(labels.len() as u32).to_le_bytes());
-                for &label in labels {
-                    code.extend_from_slice(&find(label)?.wrapping_sub(end).to_le_bytes());
-                }
-            }
-        }
-        Ok(())
     }
 
     /// The nodes in the order of the code.
@@ -1047,139 +618,6 @@ impl MethodEditor {
     }
 }
 
-/// `leave` instructions that conditional branches out of a try block go by.
-#[derive(Default)]
-struct Detours {
-    by_target: HashMap<u32, Label>,
-    /// Target and detour, in the order of need.
-    list: Vec<(Label, Label)>,
-}
-
-impl Detours {
-    fn by_way_of(&mut self, target: Label, new: impl FnOnce() -> Label) -> Label {
-        *self.by_target.entry(target.0).or_insert_with(|| {
-            let detour = new();
-            self.list.push((target, detour));
-            detour
-        })
-    }
-}
-
-/// Where each node goes, and which branches are short.
-struct Layout {
-    /// By node; the end has the size of the code.
-    offsets: Vec<u32>,
-    /// Offsets of the short branches, ascending.
-    short: Vec<u32>,
-    size: u32,
-}
-
-/// Rounds after which all branches become long. Real code needs three or four; each round takes as long as the
-/// code, and code can be made so that every round lengthens one branch.
-const ROUNDS: usize = 50;
-
-impl Layout {
-    /// Starts with all branches short and lengthens those that do not reach, until all do. Branches only grow, so
-    /// this ends, and with the least code.
-    fn fix(editor: &MethodEditor, order: &[u32]) -> Result<Self, EditError> {
-        let mut is_short: Vec<bool> = editor.nodes.iter().map(|_| true).collect();
-        let mut offsets = vec![0_u32; editor.nodes.len()];
-        for round in 0.. {
-            let mut at = 0_u64;
-            for &node in order {
-                let Some(found) = editor.node(node) else { continue };
-                if let Some(offset) = offsets.get_mut(node as usize) {
-                    *offset = at as u32;
-                }
-                at += found.instruction.size(is_short.get(node as usize) == Some(&true));
-                if at > i32::MAX as u64 {
-                    return Err(EditError::TooLarge);
-                }
-            }
-            if let Some(end) = offsets.first_mut() {
-                *end = at as u32;
-            }
-            let mut grown = false;
-            for &node in order {
-                let Some(found) = editor.node(node) else { continue };
-                let NewOperand::Label(label) = found.instruction.operand else { continue };
-                let Some(short) = is_short.get_mut(node as usize).filter(|short| **short) else { continue };
-                let offset = |node: u32| offsets.get(node as usize).copied().map_or(0, i64::from);
-                let target = editor.bound_to(label).map_or(0, |target| offset(target.0));
-                let end = offset(node) + i64::from(found.instruction.opcode.size()) + 1;
-                if i8::try_from(target - end).is_err() || round >= ROUNDS {
-                    *short = false;
-                    grown = true;
-                }
-            }
-            if !grown {
-                let short = order
-                    .iter()
-                    .filter(|&&node| {
-                        let operand = editor.node(node).map(|found| &found.instruction.operand);
-                        matches!(operand, Some(NewOperand::Label(_))) && is_short.get(node as usize) == Some(&true)
-                    })
-                    .filter_map(|&node| offsets.get(node as usize).copied())
-                    .collect();
-                return Ok(Self { offsets, short, size: at as u32 });
-            }
-        }
-        Err(EditError::TooLarge)
-    }
-
-    fn is_short(&self, offset: u32) -> bool {
-        self.short.binary_search(&offset).is_ok()
-    }
-}
-
-/// An operand that is no branch target, free of the code it came from.
-const fn plain(operand: Operand<'_>) -> Option<Operand<'static>> {
-    Some(match operand {
-        Operand::None => Operand::None,
-        Operand::Int8(value) => Operand::Int8(value),
-        Operand::Uint8(value) => Operand::Uint8(value),
-        Operand::Int32(value) => Operand::Int32(value),
-        Operand::Int64(value) => Operand::Int64(value),
-        Operand::Float32(bits) => Operand::Float32(bits),
-        Operand::Float64(bits) => Operand::Float64(bits),
-        Operand::Argument(index) => Operand::Argument(index),
-        Operand::Local(index) => Operand::Local(index),
-        Operand::Token(token) => Operand::Token(token),
-        Operand::Target(_) | Operand::Switch(_) => return None,
-    })
-}
-
-fn push_opcode(opcode: Opcode, code: &mut Vec<u8>) {
-    let [high, low] = opcode.code().to_be_bytes();
-    if opcode.size() == 2 {
-        code.push(high);
-    }
-    code.push(low);
-}
-
-fn write_plain(opcode: Opcode, operand: Operand<'static>, code: &mut Vec<u8>) -> Result<(), EditError> {
-    let wrong = EditError::Operand { opcode };
-    let byte = |index: u16| u8::try_from(index).map_err(|_| wrong);
-    match (opcode.operand(), operand) {
-        (OperandKind::None, Operand::None) => {}
-        (OperandKind::Int8, Operand::Int8(value)) => code.push(value.cast_unsigned()),
-        (OperandKind::Uint8, Operand::Uint8(value)) => code.push(value),
-        (OperandKind::Int32, Operand::Int32(value)) => code.extend_from_slice(&value.to_le_bytes()),
-        (OperandKind::Int64, Operand::Int64(value)) => code.extend_from_slice(&value.to_le_bytes()),
-        (OperandKind::Float32, Operand::Float32(bits)) => code.extend_from_slice(&bits.to_le_bytes()),
-        (OperandKind::Float64, Operand::Float64(bits)) => code.extend_from_slice(&bits.to_le_bytes()),
-        (OperandKind::Argument8, Operand::Argument(index)) | (OperandKind::Local8, Operand::Local(index)) => {
-            code.push(byte(index)?);
-        }
-        (OperandKind::Argument16, Operand::Argument(index)) | (OperandKind::Local16, Operand::Local(index)) => {
-            code.extend_from_slice(&index.to_le_bytes());
-        }
-        (kind, Operand::Token(token)) if kind.is_token() => code.extend_from_slice(&token.0.to_le_bytes()),
-        _ => return Err(wrong),
-    }
-    Ok(())
-}
-
 /// A compressed unsigned number of at most two bytes' worth: counts of locals. ECMA-335 II.23.2.
 fn compressed(value: u32) -> Vec<u8> {
     match value {
@@ -1189,27 +627,16 @@ fn compressed(value: u32) -> Vec<u8> {
     }
 }
 
-impl Instruction<'_> {
-    /// The same for an editor; `None` for branches, whose targets only the editor of their body knows.
-    #[must_use]
-    pub const fn to_new(&self) -> Option<NewInstruction> {
-        match plain(self.operand) {
-            Some(operand) => Some(NewInstruction::plain(self.opcode, operand)),
-            None => None,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{CallEffect, MethodShape, Primitive, VerifyError, verify};
 
-    struct None;
+    struct NoCalls;
 
-    impl Tokens for None {
+    impl Tokens for NoCalls {
         fn call_effect(&self, _: Token) -> Option<CallEffect> {
-            Option::None
+            None
         }
     }
 
@@ -1220,7 +647,7 @@ mod tests {
     }
 
     fn editor(code: &[u8]) -> MethodEditor {
-        MethodEditor::new(&body(code, Vec::new()), Option::None).unwrap()
+        MethodEditor::new(&body(code, Vec::new()), None).unwrap()
     }
 
     fn code(editor: &MethodEditor) -> Vec<u8> {
@@ -1228,8 +655,8 @@ mod tests {
     }
 
     fn check(editor: &MethodEditor, shape: MethodShape) -> Result<Edited, VerifyError> {
-        let edited = editor.finish(shape.returns, &None).unwrap();
-        verify(&edited.body, shape, &None).map(|_| edited)
+        let edited = editor.finish(shape.returns, &NoCalls).unwrap();
+        verify(&edited.body, shape, &NoCalls).map(|_| edited)
     }
 
     #[test]
@@ -1247,7 +674,7 @@ mod tests {
         assert_eq!(at(|e, ret| _ = e.insert_at(ret, Opcode::Break)), [0x2b, 1, 0x00, 0x01, 0x2a]);
         assert_eq!(at(|e, ret| _ = e.insert_after(ret, Opcode::Break)), [0x2b, 1, 0x00, 0x2a, 0x01]);
         assert_eq!(at(|e, ret| e.replace(ret, Opcode::Throw)), [0x2b, 1, 0x00, 0x7a]);
-        assert_eq!(editor(&original).at_offset(1), Option::None);
+        assert_eq!(editor(&original).at_offset(1), None);
     }
 
     #[test]
@@ -1261,7 +688,7 @@ mod tests {
         assert_eq!(editor.instruction(gone).unwrap().opcode, Opcode::Ret);
         editor.remove(gone);
         editor.remove(gone);
-        assert_eq!((code(&editor), editor.instruction(gone)), (vec![0x00, 0x01], Option::None));
+        assert_eq!((code(&editor), editor.instruction(gone)), (vec![0x00, 0x01], None));
         // Ids and labels of nowhere do no harm.
         editor.remove(InstructionId(99));
         editor.bind(Label(99), InstructionId(99));
@@ -1357,10 +784,10 @@ mod tests {
         let again = MethodEditor::new(&known, Some(&blob)).unwrap();
         assert_eq!(again.local_signature().unwrap(), blob);
 
-        let mut unknown = MethodEditor::new(&known, Option::None).unwrap();
+        let mut unknown = MethodEditor::new(&known, None).unwrap();
         assert_eq!(unknown.add_local(&INT), Err(EditError::LocalsUnknown));
         let mut none = MethodEditor::empty();
-        assert_eq!((none.local_signature(), none.add_local(&INT)), (Option::None, Ok(0)));
+        assert_eq!((none.local_signature(), none.add_local(&INT)), (None, Ok(0)));
     }
 
     #[test]
@@ -1414,7 +841,7 @@ mod tests {
     fn wrap_by_a_filter() {
         let mut editor = editor(&[0x2a]);
         let filter = vec![Opcode::Pop.into(), NewInstruction::ldc_i4(1)];
-        editor.wrap_body(Handler::Filter { filter, code: vec![Opcode::Pop.into()] }, Option::None).unwrap();
+        editor.wrap_body(Handler::Filter { filter, code: vec![Opcode::Pop.into()] }, None).unwrap();
         let edited = check(&editor, MethodShape::default()).unwrap();
         assert_eq!(*edited.body.code, [0xde, 7, 0x26, 0x17, 0xfe, 0x11, 0x26, 0xde, 0, 0x2a]);
         assert_eq!(edited.body.clauses[0].kind, ClauseKind::Filter(2));
@@ -1429,11 +856,11 @@ mod tests {
             handler: CodeRange { start: 7, end: 8 },
         };
         let code = [0x00, 0x02, 0x2d, 1, 0x00, 0xde, 1, 0xdc, 0x2a];
-        let mut editor = MethodEditor::new(&body(&code, vec![clause]), Option::None).unwrap();
+        let mut editor = MethodEditor::new(&body(&code, vec![clause]), None).unwrap();
         let (start, end) = (editor.at_offset(1).unwrap(), editor.at_offset(5).unwrap());
         let exception = Token(0x0100_0001);
         let handler = Handler::Catch { exception, code: vec![Opcode::Pop.into()] };
-        editor.wrap(start, end, handler, Option::None).unwrap();
+        editor.wrap(start, end, handler, None).unwrap();
         let edited = check(&editor, MethodShape { arguments: 1, ..MethodShape::default() }).unwrap();
         let [inner, outer] = &edited.body.clauses[..] else { panic!("{:?}", edited.body.clauses) };
         assert_eq!((inner.kind, outer.kind), (ClauseKind::Catch(exception), ClauseKind::Finally));
@@ -1453,7 +880,7 @@ mod tests {
             }
         }
         let mut editor = editor(&[0xfe, 0x14, 0x28, 1, 0, 0, 6, 0x2a]);
-        editor.wrap_body(Handler::Fault(Vec::new()), Option::None).unwrap();
+        editor.wrap_body(Handler::Fault(Vec::new()), None).unwrap();
         let edited = editor.finish(false, &Void).unwrap();
         assert_eq!(*edited.body.code, [0x28, 1, 0, 0, 6, 0xde, 1, 0xdc, 0x2a]);
         assert_eq!(edited.body.clauses[0].try_block.start, 0);
@@ -1465,15 +892,15 @@ mod tests {
             let mut editor = editor(code);
             let at = |offset| editor.at_offset(offset).unwrap();
             let (start, end) = (at(start), end.map_or(MethodEditor::END, at));
-            editor.wrap(start, end, Handler::Finally(Vec::new()), Option::None)
+            editor.wrap(start, end, Handler::Finally(Vec::new()), None)
         };
-        assert_eq!(wrap(&[0x27, 1, 0, 0, 6], 0, Option::None), Err(EditError::Jump));
+        assert_eq!(wrap(&[0x27, 1, 0, 0, 6], 0, None), Err(EditError::Jump));
         assert_eq!(wrap(&[0x00, 0x2a], 1, Some(1)), Err(EditError::EmptyRange));
         assert_eq!(wrap(&[0x00, 0x2a], 1, Some(0)), Err(EditError::EmptyRange));
-        assert_eq!(wrap(&[0x00], 0, Option::None), Err(EditError::FallsOff));
+        assert_eq!(wrap(&[0x00], 0, None), Err(EditError::FallsOff));
         assert_eq!(wrap(&[0x00, 0x00, 0x2b, 0xfd], 0, Some(2)), Err(EditError::BranchInto));
         assert_eq!(wrap(&[0x00, 0x00, 0x2b, 0xfc], 0, Some(2)), Ok(()));
-        let outside = MethodEditor::new(&body(&[0x2b, 9], Vec::new()), Option::None);
+        let outside = MethodEditor::new(&body(&[0x2b, 9], Vec::new()), None);
         assert_eq!(outside.unwrap_err(), EditError::Target { target: 11 });
     }
 }
