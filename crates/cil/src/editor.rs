@@ -903,4 +903,29 @@ mod tests {
         let outside = MethodEditor::new(&body(&[0x2b, 9], Vec::new()), None);
         assert_eq!(outside.unwrap_err(), EditError::Target { target: 11 });
     }
+
+    #[test]
+    fn a_clause_is_wrapped_whole_or_not_at_all() {
+        // 0: nop; 1: leave.s 5; 3: nop; 4: endfinally; 5: nop; 6: ret
+        let clause = ExceptionClause {
+            kind: ClauseKind::Finally,
+            try_block: CodeRange { start: 0, end: 3 },
+            handler: CodeRange { start: 3, end: 5 },
+        };
+        let code = [0x00, 0xde, 2, 0x00, 0xdc, 0x00, 0x2a];
+        let wrap = |start, end| {
+            let mut editor = MethodEditor::new(&body(&code, vec![clause]), None).unwrap();
+            let (start, end) = (editor.at_offset(start).unwrap(), editor.at_offset(end).unwrap());
+            let before = editor.finish_with(8).unwrap();
+            let wrapped = editor.wrap(start, end, Handler::Fault(Vec::new()), None);
+            assert!(wrapped.is_ok() || editor.finish_with(8).unwrap() == before);
+            wrapped.map(|()| check(&editor, MethodShape::default()).unwrap().body.clauses.len())
+        };
+        let cut = Err(EditError::CutsClause { clause: 0 });
+        assert_eq!([wrap(1, 4), wrap(1, 5), wrap(0, 4)], [cut; 3]);
+        // All of it and more, exactly it, exactly the try block, a part of the try block, what follows.
+        for (start, end) in [(0, 6), (0, 5), (0, 3), (1, 3), (5, 6)] {
+            assert_eq!(wrap(start, end), Ok(2), "{start} to {end}");
+        }
+    }
 }

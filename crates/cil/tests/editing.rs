@@ -3,8 +3,8 @@
 
 use cil::{
     CallEffect, ClauseKind, CodeRange, EditError, Edited, ExceptionClause, Handler, Instruction, InstructionId, Label,
-    MethodBody, MethodEditor, MethodShape, NewInstruction, NoNames, Opcode, Operand, Primitive, Token, Tokens, TypeSig,
-    disassemble, verify,
+    MethodBody, MethodEditor, MethodHeader, MethodShape, NewInstruction, NoNames, Opcode, Operand, Primitive, Token,
+    Tokens, TypeSig, disassemble, verify,
 };
 use proptest::prelude::*;
 
@@ -492,5 +492,32 @@ proptest! {
             let (again, after, _) = observe_edited(&editor, LOCALS + 2);
             prop_assert_eq!((&again, &after), (&outcome, &variables));
         }
+    }
+
+    #[test]
+    fn any_code_is_edited_or_an_error(
+        code in prop::collection::vec(
+            prop_oneof![prop::sample::select(vec![0x00, 0x17, 0x26, 0x2a, 0x2b, 0x2d, 0x45, 0x7a, 0xdc, 0xde]), any::<u8>()],
+            0..40,
+        ),
+        ranges in prop::collection::vec((0_u32..12, 0_u32..12, 0_u32..12, 0_u32..12), 0..3),
+        (start, end) in (0_u32..20, 0_u32..20),
+    ) {
+        let range = |start, end| CodeRange { start, end };
+        let clauses = ranges.into_iter().map(|(a, b, c, d)| ExceptionClause {
+            kind: ClauseKind::Finally,
+            try_block: range(a, b),
+            handler: range(c, d),
+        });
+        let body = MethodBody { header: MethodHeader::default(), code: code.into(), clauses: clauses.collect() };
+        let Ok(mut editor) = MethodEditor::new(&body, None) else { return Ok(()) };
+        let at = |offset| editor.at_offset(offset).unwrap_or(MethodEditor::END);
+        let (start, end) = (at(start), at(end));
+        let wrapped = editor.wrap(start, end, Handler::Fault(Vec::new()), None);
+        editor.remove(start);
+        editor.insert_at(end, Opcode::Nop);
+        let edited = editor.finish_with(8).unwrap();
+        let _ = (wrapped, verify(&edited.body, MethodShape::default(), &NoCalls));
+        prop_assert!(MethodBody::parse(&edited.body.encode().unwrap()).is_ok());
     }
 }
