@@ -1,0 +1,931 @@
+//! Changes to code by labels: offsets exist only before and after.
+//!
+//! Instructions are a linked list, so that a probe at each of them costs no more than the code is long. Branches and
+//! clauses refer to labels, labels to instructions; short and long forms of branches are chosen when it is all done.
+
+mod layout;
+mod new_instruction;
+mod wrap;
+
+pub use new_instruction::{NewInstruction, NewOperand};
+pub use wrap::Handler;
+
+use crate::{
+    BodyError, ClauseKind, CodeRange, DecodeError, ExceptionClause, HeaderFormat, MethodBody, MethodHeader, Opcode,
+    Operand, SignatureError, StackError, StackHeights, Token, Tokens, TypeSig, decode_locals,
+};
+use layout::Layout;
+use new_instruction::plain;
+use std::borrow::Cow;
+
+/// Why a body cannot be edited or the result not be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EditError {
+    /// The code cannot be read.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// A branch or clause refers to an offset where no instruction starts.
+    #[error("IL_{target:04x}: no instruction starts here, but a branch or clause refers to it")]
+    Target {
+        /// The offset.
+        target: u32,
+    },
+    /// The signature of the locals cannot be read, or a new type not be written.
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
+    /// A local is added to locals whose signature was not given.
+    #[error("the signature of the locals is needed to add one")]
+    LocalsUnknown,
+    /// There are as many locals as an instruction can name.
+    #[error("too many locals")]
+    TooManyLocals,
+    /// Locals were added, but no token for the new signature was set.
+    #[error("locals were added, but the header has no token of their signature")]
+    LocalsWithoutToken,
+    /// A label was made but never bound.
+    #[error("{} refers to a label that is not bound", what.mnemonic())]
+    UnboundLabel {
+        /// The instruction; `nop` stands for a clause.
+        what: Opcode,
+    },
+    /// An instruction was made with an operand that it does not take.
+    #[error("{} does not take this operand", opcode.mnemonic())]
+    Operand {
+        /// Which.
+        opcode: Opcode,
+    },
+    /// The range to protect is empty or turned around.
+    #[error("there is no code to protect")]
+    EmptyRange,
+    /// The range to protect contains `jmp`, which may not be in a try block.
+    #[error("jmp cannot be protected")]
+    Jump,
+    /// A branch leads from outside into the middle of the range to protect.
+    #[error("a branch leads into the middle of the code to protect")]
+    BranchInto,
+    /// The range to protect contains a part of a clause, and not the rest.
+    #[error("the code to protect cuts clause {clause} in two")]
+    CutsClause {
+        /// Index of the clause.
+        clause: usize,
+    },
+    /// Control runs off the end of the code.
+    #[error("control runs off the end of the code")]
+    FallsOff,
+    /// More than 2³¹ bytes of code.
+    #[error("the code is too large")]
+    TooLarge,
+    /// The result has no definite stack.
+    #[error(transparent)]
+    Stack(#[from] StackError),
+    /// The result is no body.
+    #[error(transparent)]
+    Body(#[from] BodyError),
+}
+
+/// A place in the code, bound to an instruction or to the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Label(u32);
+
+/// An instruction in a [`MethodEditor`]. It stays valid through all edits; a removed instruction stands for the one
+/// that came after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct InstructionId(u32);
+
+/// An instruction of the original and where it is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OffsetPair {
+    /// In the original.
+    pub old: u32,
+    /// In the result.
+    pub new: u32,
+}
+
+/// What an edit comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edited {
+    /// The new body.
+    pub body: MethodBody<'static>,
+    /// Where the instructions of the original have gone, in the order of the result. Removed ones are missing.
+    pub offsets: Vec<OffsetPair>,
+}
+
+/// In place of an index: none.
+const NONE: u32 = u32::MAX;
+/// The list is a ring through this node, which is no instruction.
+const END: u32 = 0;
+
+#[derive(Clone, Debug)]
+struct Node {
+    instruction: NewInstruction,
+    /// Offset in the original, or [`NONE`].
+    original: u32,
+    previous: u32,
+    next: u32,
+    /// First of the labels that are bound here.
+    label: u32,
+    removed: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct LabelSlot {
+    /// Node it is bound to, or [`NONE`].
+    node: u32,
+    /// Next label of the same node, or [`NONE`].
+    next: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum NewClauseKind {
+    Catch(Token),
+    Filter(Label),
+    Finally,
+    Fault,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct NewClause {
+    kind: NewClauseKind,
+    try_block: (Label, Label),
+    handler: (Label, Label),
+}
+
+impl NewClause {
+    /// Try block, filter if there is one, handler.
+    fn parts(&self) -> impl Iterator<Item = (Label, Label)> {
+        let filter = match self.kind {
+            NewClauseKind::Filter(start) => Some((start, self.handler.0)),
+            _ => None,
+        };
+        [self.try_block, self.handler].into_iter().chain(filter)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Locals {
+    count: u16,
+    /// The types, encoded, without anything in front.
+    types: Vec<u8>,
+    grown: bool,
+}
+
+/// A method body that can be changed.
+#[derive(Clone, Debug)]
+pub struct MethodEditor {
+    header: MethodHeader,
+    nodes: Vec<Node>,
+    /// Nodes `1..=originals` are the original instructions, in order.
+    originals: u32,
+    labels: Vec<LabelSlot>,
+    clauses: Vec<NewClause>,
+    /// `None` if there are locals but their signature was not given.
+    locals: Option<Locals>,
+}
+
+impl MethodEditor {
+    /// An editor without instructions, for a method that is written from scratch.
+    #[must_use]
+    pub fn empty() -> Self {
+        let end = Node {
+            instruction: Opcode::Nop.into(),
+            original: NONE,
+            previous: END,
+            next: END,
+            label: NONE,
+            removed: false,
+        };
+        Self {
+            header: MethodHeader::default(),
+            nodes: vec![end],
+            originals: 0,
+            labels: Vec::new(),
+            clauses: Vec::new(),
+            locals: Some(Locals { count: 0, types: Vec::new(), grown: false }),
+        }
+    }
+
+    /// An editor of `body`. `locals` is the blob of its local signature; without it no local can be added to a body
+    /// that has some.
+    ///
+    /// # Errors
+    /// The code or the blob cannot be read, or a branch or clause refers to no instruction.
+    pub fn new(body: &MethodBody<'_>, locals: Option<&[u8]>) -> Result<Self, EditError> {
+        let mut editor = Self::empty();
+        editor.header = body.header;
+        editor.locals = match locals {
+            Some(blob) => {
+                let count = decode_locals(blob)?.len();
+                let number = compressed(count as u32).len();
+                Some(Locals {
+                    count: count.try_into().map_err(|_| EditError::TooManyLocals)?,
+                    types: blob.get(1 + number..).unwrap_or_default().to_vec(),
+                    grown: false,
+                })
+            }
+            None if body.header.local_signature.is_nil() => editor.locals,
+            None => None,
+        };
+        let code: &[u8] = &body.code;
+        // Node of the instruction at each offset.
+        let mut starts = vec![NONE; code.len() + 1];
+        for instruction in body.instructions() {
+            let instruction = instruction?;
+            let id = editor.link(END, Opcode::Nop.into(), instruction.offset);
+            if let Some(start) = starts.get_mut(instruction.offset as usize) {
+                *start = id.0;
+            }
+        }
+        editor.originals = editor.nodes.len() as u32 - 1;
+        let end_of_code = code.len();
+        if let Some(start) = starts.get_mut(end_of_code) {
+            *start = END;
+        }
+        let find = |offset: u32| match starts.get(offset as usize) {
+            Some(&node) if node != NONE => Ok(InstructionId(node)),
+            _ => Err(EditError::Target { target: offset }),
+        };
+        for (node, instruction) in (1..).zip(body.instructions()) {
+            let instruction = instruction?;
+            let operand = match plain(instruction.operand) {
+                Some(operand) => NewOperand::Plain(operand),
+                None => {
+                    let mut labels = Vec::new();
+                    for target in instruction.targets() {
+                        labels.push(editor.label_of(find(target)?));
+                    }
+                    match (instruction.operand, labels.first()) {
+                        (Operand::Target(_), Some(&label)) => NewOperand::Label(label),
+                        _ => NewOperand::Switch(labels),
+                    }
+                }
+            };
+            editor.set(node, NewInstruction { opcode: instruction.opcode, operand });
+        }
+        for clause in &body.clauses {
+            let mut bound = |offset| find(offset).map(|id| editor.new_label_at(id));
+            let try_block = (bound(clause.try_block.start)?, bound(clause.try_block.end)?);
+            let handler = (bound(clause.handler.start)?, bound(clause.handler.end)?);
+            let kind = match clause.kind {
+                ClauseKind::Catch(token) => NewClauseKind::Catch(token),
+                ClauseKind::Filter(start) => NewClauseKind::Filter(bound(start)?),
+                ClauseKind::Finally => NewClauseKind::Finally,
+                ClauseKind::Fault => NewClauseKind::Fault,
+            };
+            editor.clauses.push(NewClause { kind, try_block, handler });
+        }
+        Ok(editor)
+    }
+
+    /// The end of the code: inserting before it appends.
+    pub const END: InstructionId = InstructionId(END);
+
+    /// The first instruction, or [`MethodEditor::END`].
+    #[must_use]
+    pub fn first(&self) -> InstructionId {
+        self.next(Self::END)
+    }
+
+    /// The instruction behind, or [`MethodEditor::END`]. Behind the end is the first one.
+    #[must_use]
+    pub fn next(&self, id: InstructionId) -> InstructionId {
+        InstructionId(self.node(self.live(id)).map_or(END, |node| node.next))
+    }
+
+    /// The instruction in front; in front of the first one is [`MethodEditor::END`].
+    #[must_use]
+    pub fn previous(&self, id: InstructionId) -> InstructionId {
+        InstructionId(self.node(self.live(id)).map_or(END, |node| node.previous))
+    }
+
+    /// All instructions in order.
+    pub fn ids(&self) -> impl Iterator<Item = InstructionId> + '_ {
+        std::iter::successors(Some(self.first()), |&id| Some(self.next(id))).take_while(|&id| id != Self::END)
+    }
+
+    /// An instruction; `None` for the end.
+    #[must_use]
+    pub fn instruction(&self, id: InstructionId) -> Option<&NewInstruction> {
+        match self.live(id) {
+            END => None,
+            node => self.node(node).map(|node| &node.instruction),
+        }
+    }
+
+    /// The instruction that was at this offset of the original.
+    #[must_use]
+    pub fn at_offset(&self, offset: u32) -> Option<InstructionId> {
+        let originals = self.nodes.get(1..=self.originals as usize)?;
+        let index = originals.binary_search_by_key(&offset, |node| node.original).ok()?;
+        Some(InstructionId(index as u32 + 1))
+    }
+
+    /// Where the instruction was in the original; `None` for a new one.
+    #[must_use]
+    pub fn original_offset(&self, id: InstructionId) -> Option<u32> {
+        self.nodes.get(id.0 as usize).map(|node| node.original).filter(|&offset| offset != NONE)
+    }
+
+    /// A label that is not bound yet.
+    pub fn label(&mut self) -> Label {
+        self.labels.push(LabelSlot { node: NONE, next: NONE });
+        Label(self.labels.len() as u32 - 1)
+    }
+
+    /// A label on the instruction, shared with everyone who asks. It moves with those that branches have.
+    pub fn label_of(&mut self, id: InstructionId) -> Label {
+        let node = self.live(id);
+        match self.node(node).map(|node| node.label) {
+            Some(label) if label != NONE => Label(label),
+            _ => self.new_label_at(InstructionId(node)),
+        }
+    }
+
+    fn new_label_at(&mut self, id: InstructionId) -> Label {
+        let label = self.label();
+        self.bind(label, id);
+        label
+    }
+
+    /// Binds the label to an instruction, wherever it was bound before: all that refer to it go there from now on.
+    pub fn bind(&mut self, label: Label, to: InstructionId) {
+        let to = self.live(to);
+        let Some(&LabelSlot { node: old, next }) = self.labels.get(label.0 as usize) else { return };
+        if old != NONE {
+            // Out of the list of its old node.
+            let mut at = self.node(old).map_or(NONE, |node| node.label);
+            if at == label.0 {
+                self.change(old, |node| node.label = next);
+            } else {
+                while let Some(slot) = self.labels.get_mut(at as usize) {
+                    if slot.next == label.0 {
+                        slot.next = next;
+                        break;
+                    }
+                    at = slot.next;
+                }
+            }
+        }
+        let first = self.node(to).map_or(NONE, |node| node.label);
+        if let Some(slot) = self.labels.get_mut(label.0 as usize) {
+            *slot = LabelSlot { node: to, next: first };
+        }
+        self.change(to, |node| node.label = label.0);
+    }
+
+    /// The instruction that the label is bound to.
+    #[must_use]
+    pub fn bound_to(&self, label: Label) -> Option<InstructionId> {
+        self.labels.get(label.0 as usize).map(|slot| slot.node).filter(|&node| node != NONE).map(InstructionId)
+    }
+
+    /// Inserts in front of `at`, for those who come from the instruction before: branches to `at` still go to `at`,
+    /// and a try block or handler that starts there starts behind the new instruction.
+    pub fn insert_before(&mut self, at: InstructionId, new: impl Into<NewInstruction>) -> InstructionId {
+        self.link(self.live(at), new.into(), NONE)
+    }
+
+    /// Inserts in front of `at`, for everyone: branches to `at` and clauses that start or end there now mean the new
+    /// instruction.
+    pub fn insert_at(&mut self, at: InstructionId, new: impl Into<NewInstruction>) -> InstructionId {
+        let at = self.live(at);
+        let new = self.link(at, new.into(), NONE);
+        self.move_labels(at, new.0);
+        new
+    }
+
+    /// Inserts behind `at`: as [`MethodEditor::insert_before`] in front of the instruction that follows.
+    pub fn insert_after(&mut self, at: InstructionId, new: impl Into<NewInstruction>) -> InstructionId {
+        let next = self.next(at);
+        self.link(next.0, new.into(), NONE)
+    }
+
+    /// Appends; labels that are bound to the end are bound to the new instruction.
+    pub fn push(&mut self, new: impl Into<NewInstruction>) -> InstructionId {
+        self.insert_at(Self::END, new)
+    }
+
+    /// Puts another instruction into the place of `at`; branches to it and clauses stay.
+    pub fn replace(&mut self, at: InstructionId, new: impl Into<NewInstruction>) {
+        let at = self.live(at);
+        if at != END {
+            self.set(at, new.into());
+        }
+    }
+
+    /// Takes an instruction out; who went to it goes to the next one.
+    pub fn remove(&mut self, at: InstructionId) {
+        let at = self.live(at);
+        let Some(&Node { previous, next, .. }) = self.node(at).filter(|_| at != END) else { return };
+        self.move_labels(at, next);
+        self.change(previous, |node| node.next = next);
+        self.change(next, |node| node.previous = previous);
+        self.change(at, |node| node.removed = true);
+    }
+
+    /// Where a branch or the cases of a `switch` lead, to be changed; empty for other instructions.
+    pub fn targets_mut(&mut self, id: InstructionId) -> &mut [Label] {
+        let node = self.live(id);
+        match self.nodes.get_mut(node as usize).map(|node| &mut node.instruction.operand) {
+            Some(NewOperand::Label(label)) => std::slice::from_mut(label),
+            Some(NewOperand::Switch(labels)) => labels,
+            _ => &mut [],
+        }
+    }
+
+    /// Adds a clause behind all others, so it has to be the outermost one, or to share nothing with them. Ends are
+    /// the first instructions behind. A filter starts at the label `filter`, whatever offset `kind` says, and ends
+    /// where the handler starts.
+    pub fn add_clause(
+        &mut self,
+        kind: ClauseKind,
+        filter: Option<Label>,
+        try_block: (Label, Label),
+        handler: (Label, Label),
+    ) {
+        let kind = match kind {
+            ClauseKind::Catch(token) => NewClauseKind::Catch(token),
+            ClauseKind::Filter(_) => NewClauseKind::Filter(filter.unwrap_or(handler.0)),
+            ClauseKind::Finally => NewClauseKind::Finally,
+            ClauseKind::Fault => NewClauseKind::Fault,
+        };
+        self.clauses.push(NewClause { kind, try_block, handler });
+    }
+
+    /// Adds a local variable and gives its index. [`MethodEditor::set_local_signature`] has to follow.
+    ///
+    /// # Errors
+    /// The other locals are unknown, there are too many, or the type cannot be encoded.
+    pub fn add_local(&mut self, local: &TypeSig) -> Result<u16, EditError> {
+        let encoded = local.encode()?;
+        let locals = self.locals.as_mut().ok_or(EditError::LocalsUnknown)?;
+        // Indices end at 65534: ECMA-335 III.3.43.
+        let index = locals.count;
+        locals.count = index.checked_add(1).ok_or(EditError::TooManyLocals)?;
+        locals.types.extend_from_slice(&encoded);
+        locals.grown = true;
+        Ok(index)
+    }
+
+    /// The blob of the local signature as it is now: to be made a token of. `None` if it is unknown or there are no
+    /// locals.
+    #[must_use]
+    pub fn local_signature(&self) -> Option<Vec<u8>> {
+        let locals = self.locals.as_ref().filter(|locals| locals.count != 0)?;
+        let mut blob = vec![0x07];
+        blob.extend(compressed(locals.count.into()));
+        blob.extend_from_slice(&locals.types);
+        Some(blob)
+    }
+
+    /// Sets the token of the local signature.
+    pub fn set_local_signature(&mut self, token: Token) {
+        self.header.local_signature = token;
+        if let Some(locals) = &mut self.locals {
+            locals.grown = false;
+        }
+    }
+
+    /// Whether locals start as zero.
+    pub const fn set_init_locals(&mut self, init: bool) {
+        self.header.init_locals = init;
+    }
+
+    /// Lays the code out and computes its maximal stack. `returns` says whether the method returns a value.
+    ///
+    /// # Errors
+    /// An unbound label, an operand that does not fit its opcode, locals without a token, or code without a definite
+    /// stack. What [`crate::verify()`] finds beyond that is not looked for.
+    pub fn finish(&self, returns: bool, tokens: &impl Tokens) -> Result<Edited, EditError> {
+        let mut edited = self.finish_with(self.header.max_stack)?;
+        edited.body.header.max_stack = StackHeights::compute(&edited.body, returns, tokens)?.max();
+        Ok(edited)
+    }
+
+    /// The same with a maximal stack that the caller knows.
+    ///
+    /// # Errors
+    /// As [`MethodEditor::finish`], the stack aside.
+    pub fn finish_with(&self, max_stack: u16) -> Result<Edited, EditError> {
+        if self.locals.as_ref().is_some_and(|locals| locals.grown) {
+            return Err(EditError::LocalsWithoutToken);
+        }
+        let order = self.order();
+        let layout = Layout::fix(self, &order)?;
+        let mut code = Vec::with_capacity(layout.size as usize);
+        let mut offsets = Vec::with_capacity(self.originals as usize);
+        for &node in &order {
+            let Some(node) = self.node(node) else { continue };
+            if node.original != NONE {
+                offsets.push(OffsetPair { old: node.original, new: code.len() as u32 });
+            }
+            self.write(&node.instruction, &layout, &mut code)?;
+        }
+        let unbound = EditError::UnboundLabel { what: Opcode::Nop };
+        let offset = |label: Label| self.offset(&layout, label).ok_or(unbound);
+        let range = |(start, end)| Ok::<_, EditError>(CodeRange { start: offset(start)?, end: offset(end)? });
+        let mut clauses = Vec::with_capacity(self.clauses.len());
+        for clause in &self.clauses {
+            let kind = match clause.kind {
+                NewClauseKind::Catch(token) => ClauseKind::Catch(token),
+                NewClauseKind::Filter(start) => ClauseKind::Filter(offset(start)?),
+                NewClauseKind::Finally => ClauseKind::Finally,
+                NewClauseKind::Fault => ClauseKind::Fault,
+            };
+            clauses.push(ExceptionClause {
+                kind,
+                try_block: range(clause.try_block)?,
+                handler: range(clause.handler)?,
+            });
+        }
+        let header = MethodHeader { max_stack, ..self.header };
+        Ok(Edited { body: MethodBody { header, code: Cow::Owned(code), clauses }, offsets })
+    }
+
+    /// How the header will be written.
+    pub const fn set_format(&mut self, format: HeaderFormat) {
+        self.header.format = format;
+    }
+
+    fn offset(&self, layout: &Layout, label: Label) -> Option<u32> {
+        let node = self.bound_to(label)?.0;
+        layout.offsets.get(node as usize).copied()
+    }
+
+    /// The nodes in the order of the code.
+    fn order(&self) -> Vec<u32> {
+        let mut order = Vec::with_capacity(self.nodes.len());
+        order.extend(self.ids().map(|id| id.0));
+        order
+    }
+
+    fn node(&self, index: u32) -> Option<&Node> {
+        self.nodes.get(index as usize)
+    }
+
+    fn change(&mut self, index: u32, change: impl FnOnce(&mut Node)) {
+        if let Some(node) = self.nodes.get_mut(index as usize) {
+            change(node);
+        }
+    }
+
+    /// Puts an instruction into a node. Branches are kept in the long form: which one is written shows at the end.
+    fn set(&mut self, index: u32, mut instruction: NewInstruction) {
+        instruction.opcode = instruction.opcode.long().unwrap_or(instruction.opcode);
+        self.change(index, |node| node.instruction = instruction);
+    }
+
+    /// The node that an id stands for. Ids of another editor stand for the end.
+    fn live(&self, id: InstructionId) -> u32 {
+        let mut index = id.0;
+        while let Some(node) = self.node(index) {
+            if !node.removed {
+                return index;
+            }
+            index = node.next;
+        }
+        END
+    }
+
+    /// Links a new node in front of a live one.
+    fn link(&mut self, next: u32, instruction: NewInstruction, original: u32) -> InstructionId {
+        let previous = self.node(next).map_or(END, |node| node.previous);
+        let index = self.nodes.len() as u32;
+        let placeholder = Opcode::Nop.into();
+        self.nodes.push(Node { instruction: placeholder, original, previous, next, label: NONE, removed: false });
+        self.set(index, instruction);
+        self.change(previous, |node| node.next = index);
+        self.change(next, |node| node.previous = index);
+        InstructionId(index)
+    }
+
+    fn move_labels(&mut self, from: u32, to: u32) {
+        let first = self.node(from).map_or(NONE, |node| node.label);
+        let (mut at, mut last) = (first, NONE);
+        while let Some(slot) = self.labels.get_mut(at as usize) {
+            slot.node = to;
+            last = at;
+            at = slot.next;
+        }
+        if last == NONE {
+            return;
+        }
+        let other = self.node(to).map_or(NONE, |node| node.label);
+        if let Some(slot) = self.labels.get_mut(last as usize) {
+            slot.next = other;
+        }
+        self.change(to, |node| node.label = first);
+        self.change(from, |node| node.label = NONE);
+    }
+}
+
+/// A compressed unsigned number of at most two bytes' worth: counts of locals. ECMA-335 II.23.2.
+fn compressed(value: u32) -> Vec<u8> {
+    match value {
+        0..=0x7f => vec![value as u8],
+        0x80..=0x3fff => (value as u16 | 0x8000).to_be_bytes().to_vec(),
+        _ => (value | 0xc000_0000).to_be_bytes().to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CallEffect, MethodShape, Primitive, VerifyError, verify};
+
+    struct NoCalls;
+
+    impl Tokens for NoCalls {
+        fn call_effect(&self, _: Token) -> Option<CallEffect> {
+            None
+        }
+    }
+
+    const INT: TypeSig = TypeSig::Primitive(Primitive::I4);
+
+    fn body(code: &[u8], clauses: Vec<ExceptionClause>) -> MethodBody<'_> {
+        MethodBody { header: MethodHeader::default(), code: Cow::Borrowed(code), clauses }
+    }
+
+    fn editor(code: &[u8]) -> MethodEditor {
+        MethodEditor::new(&body(code, Vec::new()), None).unwrap()
+    }
+
+    fn code(editor: &MethodEditor) -> Vec<u8> {
+        editor.finish_with(8).unwrap().body.code.into_owned()
+    }
+
+    fn check(editor: &MethodEditor, shape: MethodShape) -> Result<Edited, VerifyError> {
+        let edited = editor.finish(shape.returns, &NoCalls).unwrap();
+        verify(&edited.body, shape, &NoCalls).map(|_| edited)
+    }
+
+    #[test]
+    fn three_ways_to_insert() {
+        // 0: br.s 3; 2: nop; 3: ret
+        let original = [0x2b, 1, 0x00, 0x2a];
+        let at = |change: fn(&mut MethodEditor, InstructionId)| {
+            let mut editor = editor(&original);
+            let ret = editor.at_offset(3).unwrap();
+            change(&mut editor, ret);
+            code(&editor)
+        };
+        assert_eq!(at(|_, _| {}), original);
+        assert_eq!(at(|e, ret| _ = e.insert_before(ret, Opcode::Break)), [0x2b, 2, 0x00, 0x01, 0x2a]);
+        assert_eq!(at(|e, ret| _ = e.insert_at(ret, Opcode::Break)), [0x2b, 1, 0x00, 0x01, 0x2a]);
+        assert_eq!(at(|e, ret| _ = e.insert_after(ret, Opcode::Break)), [0x2b, 1, 0x00, 0x2a, 0x01]);
+        assert_eq!(at(|e, ret| e.replace(ret, Opcode::Throw)), [0x2b, 1, 0x00, 0x7a]);
+        assert_eq!(editor(&original).at_offset(1), None);
+    }
+
+    #[test]
+    fn a_removed_instruction_stands_for_the_next() {
+        let mut editor = editor(&[0x2b, 1, 0x00, 0x01, 0x2a]);
+        let gone = editor.at_offset(3).unwrap();
+        editor.remove(gone);
+        editor.remove(editor.first());
+        editor.insert_before(gone, Opcode::Break);
+        assert_eq!(code(&editor), [0x00, 0x01, 0x2a]);
+        assert_eq!(editor.instruction(gone).unwrap().opcode, Opcode::Ret);
+        editor.remove(gone);
+        editor.remove(gone);
+        assert_eq!((code(&editor), editor.instruction(gone)), (vec![0x00, 0x01], None));
+        // Ids and labels of nowhere do no harm.
+        editor.remove(InstructionId(99));
+        editor.bind(Label(99), InstructionId(99));
+        assert_eq!(code(&editor), [0x00, 0x01]);
+    }
+
+    #[test]
+    fn branches_are_as_long_as_they_need() {
+        let with = |nops: usize| {
+            let mut editor = MethodEditor::empty();
+            let (start, end) = (editor.label(), editor.label());
+            let first = editor.push(NewInstruction::branch(Opcode::Br, end));
+            editor.bind(start, first);
+            for _ in 0..nops {
+                editor.push(Opcode::Nop);
+            }
+            let last = editor.push(NewInstruction::branch(Opcode::BrS, start));
+            editor.bind(end, last);
+            code(&editor)
+        };
+        // Forwards 127 fit; back, 126 and the two branches themselves.
+        assert_eq!(with(124).len(), 128);
+        assert_eq!(with(124)[124 + 2..], [0x2b, 0x80]);
+        assert_eq!(with(125).len(), 2 + 125 + 5);
+        assert_eq!(with(127).len(), 2 + 127 + 5);
+        assert_eq!(with(128).len(), 5 + 128 + 5);
+        assert_eq!(with(128)[..5], [0x38, 128, 0, 0, 0]);
+    }
+
+    #[test]
+    fn one_long_branch_makes_another_one_long() {
+        let mut editor = MethodEditor::empty();
+        let (a, b) = (editor.label(), editor.label());
+        // The first reaches `a` only while the second is short.
+        editor.push(NewInstruction::branch(Opcode::Br, a));
+        editor.push(NewInstruction::branch(Opcode::Br, b));
+        for _ in 0..125 {
+            editor.push(Opcode::Nop);
+        }
+        let id = editor.push(Opcode::Nop);
+        editor.bind(a, id);
+        for _ in 0..10 {
+            editor.push(Opcode::Nop);
+        }
+        let id = editor.push(Opcode::Ret);
+        editor.bind(b, id);
+        let code = code(&editor);
+        assert_eq!((code[0], code[5]), (0x38, 0x38));
+        let targets: Vec<u32> = crate::instructions(&code).filter_map(Result::ok).flat_map(|i| i.targets()).collect();
+        assert_eq!(targets, [135, 146]);
+    }
+
+    #[test]
+    fn switches_and_retargeting() {
+        let original = [0x17, 0x45, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0x00, 0x00, 0x2a];
+        let mut editor = editor(&original);
+        assert_eq!(code(&editor), original);
+        let switch = editor.at_offset(1).unwrap();
+        let ret = editor.at_offset(16).unwrap();
+        let to_ret = editor.label_of(ret);
+        editor.targets_mut(switch)[0] = to_ret;
+        editor.insert_at(ret, Opcode::Nop);
+        assert_eq!(code(&editor)[6..14], [2, 0, 0, 0, 1, 0, 0, 0]);
+        assert!(editor.targets_mut(ret).is_empty());
+    }
+
+    #[test]
+    fn offsets_map_what_is_left() {
+        let mut editor = editor(&[0x00, 0x01, 0x2a]);
+        editor.remove(editor.at_offset(1).unwrap());
+        editor.insert_before(editor.first(), NewInstruction::ldc_i4(1000));
+        editor.insert_after(editor.first(), Opcode::Pop);
+        let offsets = editor.finish_with(8).unwrap().offsets;
+        assert_eq!(offsets, [OffsetPair { old: 0, new: 6 }, OffsetPair { old: 2, new: 7 }]);
+    }
+
+    #[test]
+    fn locals_grow() {
+        let header = MethodHeader { local_signature: Token(0x1100_0001), ..MethodHeader::default() };
+        let known = MethodBody { header, ..body(&[0x2a], Vec::new()) };
+        let mut editor = MethodEditor::new(&known, Some(&[0x07, 1, 0x0e])).unwrap();
+        assert_eq!(editor.add_local(&INT), Ok(1));
+        assert_eq!(editor.local_signature().unwrap(), [0x07, 2, 0x0e, 0x08]);
+        assert_eq!(editor.finish_with(8), Err(EditError::LocalsWithoutToken));
+        editor.set_local_signature(Token(0x1100_0002));
+        assert_eq!(editor.finish_with(8).unwrap().body.header.local_signature, Token(0x1100_0002));
+        // The count needs two bytes from 128 on.
+        for _ in 2..128 {
+            editor.add_local(&INT).unwrap();
+        }
+        let blob = editor.local_signature().unwrap();
+        assert_eq!((&blob[..4], decode_locals(&blob).unwrap().len()), (&[0x07, 0x80, 0x80, 0x0e][..], 128));
+        let again = MethodEditor::new(&known, Some(&blob)).unwrap();
+        assert_eq!(again.local_signature().unwrap(), blob);
+
+        let mut unknown = MethodEditor::new(&known, None).unwrap();
+        assert_eq!(unknown.add_local(&INT), Err(EditError::LocalsUnknown));
+        let mut none = MethodEditor::empty();
+        assert_eq!((none.local_signature(), none.add_local(&INT)), (None, Ok(0)));
+    }
+
+    #[test]
+    fn shortest_forms() {
+        let bytes = |instruction: NewInstruction| {
+            let mut editor = MethodEditor::empty();
+            editor.push(instruction);
+            code(&editor)
+        };
+        assert_eq!(bytes(NewInstruction::ldc_i4(-1)), [0x15]);
+        assert_eq!(bytes(NewInstruction::ldc_i4(8)), [0x1e]);
+        assert_eq!(bytes(NewInstruction::ldc_i4(-2)), [0x1f, 0xfe]);
+        assert_eq!(bytes(NewInstruction::ldc_i4(128)), [0x20, 128, 0, 0, 0]);
+        assert_eq!(bytes(NewInstruction::ldc_i4(i32::MIN)), [0x20, 0, 0, 0, 0x80]);
+        assert_eq!(bytes(NewInstruction::ldloc(3)), [0x09]);
+        assert_eq!(bytes(NewInstruction::ldloc(4)), [0x11, 4]);
+        assert_eq!(bytes(NewInstruction::stloc(256)), [0xfe, 0x0e, 0, 1]);
+        assert_eq!(bytes(NewInstruction::starg(0)), [0x10, 0]);
+        let error = |instruction: NewInstruction| {
+            let mut editor = MethodEditor::empty();
+            editor.push(instruction);
+            editor.finish_with(8).unwrap_err()
+        };
+        assert_eq!(error(Opcode::Call.into()), EditError::Operand { opcode: Opcode::Call });
+        let wide = NewInstruction::plain(Opcode::LdlocS, Operand::Local(256));
+        assert_eq!(error(wide), EditError::Operand { opcode: Opcode::LdlocS });
+        let mut unbound = MethodEditor::empty();
+        let label = unbound.label();
+        unbound.push(NewInstruction::branch(Opcode::Br, label));
+        assert_eq!(unbound.finish_with(8), Err(EditError::UnboundLabel { what: Opcode::Br }));
+    }
+
+    #[test]
+    fn wrap_a_body_that_returns_from_two_places() {
+        // 0: ldarg.0; 1: brfalse.s 5; 3: ldc 1; 4: ret; 5: ldc 2; 6: ret
+        let mut editor = editor(&[0x02, 0x2c, 2, 0x17, 0x2a, 0x18, 0x2a]);
+        let result = editor.add_local(&INT).unwrap();
+        editor.set_local_signature(Token(0x1100_0001));
+        editor.wrap_body(Handler::Finally(vec![Opcode::Nop.into()]), Some(result)).unwrap();
+        let edited = check(&editor, MethodShape { arguments: 1, locals: 1, returns: true }).unwrap();
+        assert_eq!(
+            *edited.body.code,
+            [0x02, 0x2c, 4, 0x17, 0x0a, 0xde, 6, 0x18, 0x0a, 0xde, 2, 0x00, 0xdc, 0x06, 0x2a]
+        );
+        assert_eq!(edited.body.clauses[0].try_block, CodeRange { start: 0, end: 11 });
+        assert_eq!(edited.body.clauses[0].handler, CodeRange { start: 11, end: 13 });
+        assert_eq!(edited.body.header.max_stack, 1);
+    }
+
+    #[test]
+    fn wrap_by_a_filter() {
+        let mut editor = editor(&[0x2a]);
+        let filter = vec![Opcode::Pop.into(), NewInstruction::ldc_i4(1)];
+        editor.wrap_body(Handler::Filter { filter, code: vec![Opcode::Pop.into()] }, None).unwrap();
+        let edited = check(&editor, MethodShape::default()).unwrap();
+        assert_eq!(*edited.body.code, [0xde, 7, 0x26, 0x17, 0xfe, 0x11, 0x26, 0xde, 0, 0x2a]);
+        assert_eq!(edited.body.clauses[0].kind, ClauseKind::Filter(2));
+    }
+
+    #[test]
+    fn wrap_inside_a_try_block() {
+        // 0: nop; 1: ldarg.0; 2: brtrue.s 5; 4: nop; 5: leave.s 8; 7: endfinally; 8: ret
+        let clause = ExceptionClause {
+            kind: ClauseKind::Finally,
+            try_block: CodeRange { start: 0, end: 7 },
+            handler: CodeRange { start: 7, end: 8 },
+        };
+        let code = [0x00, 0x02, 0x2d, 1, 0x00, 0xde, 1, 0xdc, 0x2a];
+        let mut editor = MethodEditor::new(&body(&code, vec![clause]), None).unwrap();
+        let (start, end) = (editor.at_offset(1).unwrap(), editor.at_offset(5).unwrap());
+        let exception = Token(0x0100_0001);
+        let handler = Handler::Catch { exception, code: vec![Opcode::Pop.into()] };
+        editor.wrap(start, end, handler, None).unwrap();
+        let edited = check(&editor, MethodShape { arguments: 1, ..MethodShape::default() }).unwrap();
+        let [inner, outer] = &edited.body.clauses[..] else { panic!("{:?}", edited.body.clauses) };
+        assert_eq!((inner.kind, outer.kind), (ClauseKind::Catch(exception), ClauseKind::Finally));
+        assert_eq!(inner.try_block, CodeRange { start: 1, end: 9 });
+        assert_eq!(inner.handler, CodeRange { start: 9, end: 12 });
+        assert_eq!(outer.try_block, CodeRange { start: 0, end: 14 });
+        // The branch to behind the try block goes by way of a `leave`.
+        assert_eq!(edited.body.code[1..9], [0x02, 0x2d, 3, 0x00, 0xde, 5, 0xde, 3]);
+    }
+
+    #[test]
+    fn tail_calls_come_back() {
+        struct Void;
+        impl Tokens for Void {
+            fn call_effect(&self, _: Token) -> Option<CallEffect> {
+                Some(CallEffect { has_this: false, parameters: 0, returns: false })
+            }
+        }
+        let mut editor = editor(&[0xfe, 0x14, 0x28, 1, 0, 0, 6, 0x2a]);
+        editor.wrap_body(Handler::Fault(Vec::new()), None).unwrap();
+        let edited = editor.finish(false, &Void).unwrap();
+        assert_eq!(*edited.body.code, [0x28, 1, 0, 0, 6, 0xde, 1, 0xdc, 0x2a]);
+        assert_eq!(edited.body.clauses[0].try_block.start, 0);
+    }
+
+    #[test]
+    fn what_cannot_be_wrapped() {
+        let wrap = |code: &[u8], start: u32, end: Option<u32>| {
+            let mut editor = editor(code);
+            let at = |offset| editor.at_offset(offset).unwrap();
+            let (start, end) = (at(start), end.map_or(MethodEditor::END, at));
+            editor.wrap(start, end, Handler::Finally(Vec::new()), None)
+        };
+        assert_eq!(wrap(&[0x27, 1, 0, 0, 6], 0, None), Err(EditError::Jump));
+        assert_eq!(wrap(&[0x00, 0x2a], 1, Some(1)), Err(EditError::EmptyRange));
+        assert_eq!(wrap(&[0x00, 0x2a], 1, Some(0)), Err(EditError::EmptyRange));
+        assert_eq!(wrap(&[0x00], 0, None), Err(EditError::FallsOff));
+        assert_eq!(wrap(&[0x00, 0x00, 0x2b, 0xfd], 0, Some(2)), Err(EditError::BranchInto));
+        assert_eq!(wrap(&[0x00, 0x00, 0x2b, 0xfc], 0, Some(2)), Ok(()));
+        let outside = MethodEditor::new(&body(&[0x2b, 9], Vec::new()), None);
+        assert_eq!(outside.unwrap_err(), EditError::Target { target: 11 });
+    }
+
+    #[test]
+    fn a_clause_is_wrapped_whole_or_not_at_all() {
+        // 0: nop; 1: leave.s 5; 3: nop; 4: endfinally; 5: nop; 6: ret
+        let clause = ExceptionClause {
+            kind: ClauseKind::Finally,
+            try_block: CodeRange { start: 0, end: 3 },
+            handler: CodeRange { start: 3, end: 5 },
+        };
+        let code = [0x00, 0xde, 2, 0x00, 0xdc, 0x00, 0x2a];
+        let wrap = |start, end| {
+            let mut editor = MethodEditor::new(&body(&code, vec![clause]), None).unwrap();
+            let (start, end) = (editor.at_offset(start).unwrap(), editor.at_offset(end).unwrap());
+            let before = editor.finish_with(8).unwrap();
+            let wrapped = editor.wrap(start, end, Handler::Fault(Vec::new()), None);
+            assert!(wrapped.is_ok() || editor.finish_with(8).unwrap() == before);
+            wrapped.map(|()| check(&editor, MethodShape::default()).unwrap().body.clauses.len())
+        };
+        let cut = Err(EditError::CutsClause { clause: 0 });
+        assert_eq!([wrap(1, 4), wrap(1, 5), wrap(0, 4)], [cut; 3]);
+        // All of it and more, exactly it, exactly the try block, a part of the try block, what follows.
+        for (start, end) in [(0, 6), (0, 5), (0, 3), (1, 3), (5, 6)] {
+            assert_eq!(wrap(start, end), Ok(2), "{start} to {end}");
+        }
+    }
+}
