@@ -3,10 +3,15 @@
 mod common;
 
 use common::{Fed, Report, Running, clrscope, file, run, scratch, wait_until_recording};
+use diagnostics::{EventPipeConfig, Provider};
+use nettrace::{
+    Reader,
+    allocations::{self, Allocation, Sampling},
+};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::{path::Path, time::Duration};
-use testkit::{Runtime, Sample, sample_runtimes};
+use testkit::{Runtime, Sample, TargetProcess, sample_runtimes};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -86,6 +91,46 @@ fn types_and_methods_have_the_bytes_that_they_allocated() {
         process.close_stdin();
         assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
     }
+}
+
+/// All allocation events, of a session of our own, while a process answers so many requests.
+fn events_of_requests(process: &mut TargetProcess, requests: u32, keywords: u64, level: u32) -> Vec<Allocation> {
+    let port = diagnostics::find_pid(process.pid()).and_then(|process| process.port()).unwrap();
+    let provider = Provider::new(Provider::RUNTIME, keywords, level);
+    let session = port.collect(&EventPipeConfig::new(vec![provider])).unwrap();
+    let stopper = session.stopper();
+    let reader = std::thread::spawn(move || {
+        let (mut reader, mut events) = (Reader::new(session), Vec::new());
+        loop {
+            match reader.next_event() {
+                Ok(Some(event)) => events.extend(allocations::parse(&event)),
+                Err(error) if error.is_timeout() => {}
+                Ok(None) | Err(_) => return events,
+            }
+        }
+    });
+    process.feed(requests).unwrap();
+    stopper.stop(LIMIT).unwrap();
+    reader.join().unwrap()
+}
+
+/// .NET 10 sends no ticks while it samples by chance, and no program of ours runs on it. So an application does the same
+/// work twice: the bytes between ticks, which are counted, are the truth.
+#[test]
+fn samples_by_chance_agree_with_what_the_runtime_counts() {
+    let mut process = TargetProcess::azmcp_launch(Runtime::V10.require()).private_tmp().start();
+    process.feed(40).unwrap();
+    let bytes = |events: &[Allocation]| events.iter().map(|event| event.bytes as f64).sum::<f64>();
+    let before = bytes(&events_of_requests(&mut process, 200, 0x1, 5));
+    let samples = events_of_requests(&mut process, 400, 0x800_0000_0000, 4);
+    let after = bytes(&events_of_requests(&mut process, 200, 0x1, 5));
+    assert!(samples.iter().all(|sample| sample.sampling == Sampling::Random && sample.size > 0), "{samples:?}");
+    let (estimate, truth) = (bytes(&samples), before + after);
+    let margin = 1.96 * samples.iter().map(|sample| (sample.bytes as f64).powi(2)).sum::<f64>().sqrt();
+    let what = format!("{} samples: {estimate} ± {margin}, the truth is {before} + {after}", samples.len());
+    println!("{what}");
+    // What is compiled or begins meanwhile makes the halves differ.
+    assert!((estimate - truth).abs() < margin * 1.5 + truth * 0.03 + (before - after).abs(), "{what}");
 }
 
 #[test]
