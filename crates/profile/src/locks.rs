@@ -145,8 +145,10 @@ pub struct LockRow {
 impl Profile {
     /// Locks by the time that was waited for them, longest first.
     pub fn lock_rows(&self) -> Vec<LockRow> {
+        /// The lock; its place, where locks are not known.
+        type Key = (Option<u64>, Option<Place>);
         let mut places: HashMap<StackId, Place> = HashMap::new();
-        let mut by_lock: HashMap<(Option<u64>, Option<Place>), Vec<(&Wait, Place)>> = HashMap::new();
+        let mut by_lock: HashMap<Key, Vec<(&Wait, Place)>> = HashMap::new();
         for wait in &self.locks.waits {
             let place = *places.entry(wait.stack).or_insert_with(|| self.tables.waiting_place(wait.stack));
             let key = (wait.lock, wait.lock.is_none().then_some(place));

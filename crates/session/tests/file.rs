@@ -62,9 +62,8 @@ fn seed() -> impl Strategy<Value = Seed> {
         (any::<u32>(), any::<Option<u32>>()).prop_map(|(f, l)| Seed::Frame(f, l)),
         (any::<u32>(), any::<u32>()).prop_map(|(p, f)| Seed::Stack(p, f)),
         "\\PC{0,20}".prop_map(Seed::Type),
-        (any::<bool>(), any::<u64>(), prop::collection::vec(row.clone(), 0..40))
-            .prop_map(|(c, s, r)| Seed::Samples(c, s, r)),
-        (any::<u64>(), prop::collection::vec(row.clone(), 0..40)).prop_map(|(s, r)| Seed::Allocations(s, r)),
+        (any::<bool>(), any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(c, s, r)| Seed::Samples(c, s, r)),
+        (any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(s, r)| Seed::Allocations(s, r)),
         (any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(s, r)| Seed::Contentions(s, r)),
         (any::<u64>(), any::<u32>(), any::<Option<String>>()).prop_map(|(t, i, m)| Seed::Exception(t, i, m)),
         prop::collection::vec(any::<u64>(), 0..4).prop_map(Seed::Counts),
