@@ -87,7 +87,7 @@ fn start(payload: &[u8]) -> Option<(Option<u64>, Option<u64>)> {
     Some((lock.filter(|lock| *lock != 0), owner.filter(|owner| *owner != 0)))
 }
 
-/// How long the wait was by the runtime's own clock: version 1, .NET 5 and newer.
+/// How long the wait was by the runtime's own clock; version 0 does not tell.
 fn stop(payload: &[u8]) -> Option<u64> {
     let mut fields = Cursor(payload);
     managed(&mut fields)?;
@@ -117,8 +117,11 @@ mod tests {
         [&[0, 9, 0][..], &nanoseconds.to_le_bytes()].concat()
     }
 
-    /// Feeds events of threads, ten nanoseconds apart from 100 on; gives start, duration, thread, lock and owner.
-    fn collect(events: &[(u32, u64, &[u8])]) -> Vec<(u64, u64, u64, Option<u64>, Option<u64>)> {
+    /// Start, duration, thread, lock and owner.
+    type Told = (u64, u64, u64, Option<u64>, Option<u64>);
+
+    /// Feeds events of threads, ten nanoseconds apart from 100 on.
+    fn collect(events: &[(u32, u64, &[u8])]) -> Vec<Told> {
         let mut collector = Collector::new();
         for (time, (id, thread, payload)) in (10..).zip(events) {
             collector.push_fields(*id, payload, time * 10, *thread, &Arc::from([*thread]));
