@@ -1,7 +1,6 @@
 //! From addresses to methods: what code stands where, what it is called, and how its frames are unwound.
 
 use crate::counters::Counters;
-use crate::exception_events::as_csharp;
 use crate::os::{maps, memory::OwnMemory};
 use crate::runtime::{NativeCode, Runtime};
 use crate::unwind_table::{self, Image};
@@ -10,7 +9,7 @@ use corprof::ids::{ClassId, FunctionId, ModuleId};
 use corprof::{FunctionKind, NameResolver, ProfilerInfo};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
-use wire::{Class, Code, Method, MethodKind, Module, Nanos, Record, UnwindTable};
+use wire::{Class, Code, Method, MethodKind, Module, Nanos, Record, UnwindTable, as_csharp};
 
 /// Largest code whose bytes are sent along.
 const MOST_BYTES: u32 = 256 << 10;

@@ -4,6 +4,8 @@
 //! - [`Reader`]: events in the order of their times, while the stream still runs, in bounded memory.
 //! - [`runtime`]: the runtime's garbage collection events, which come without a usable description of their fields.
 //! - [`gc::Collector`]: collections and pauses out of such events.
+//! - [`allocations`]: sampled allocations.
+//! - [`locks::Collector`]: waits for locks.
 //!
 //! Hostile or damaged input gives an [`Error`]: never a panic, never memory beyond the stated limits.
 //!
@@ -11,10 +13,12 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
+pub mod allocations;
 mod block;
 mod cursor;
 mod error;
 pub mod gc;
+pub mod locks;
 mod reader;
 pub mod runtime;
 

@@ -1,11 +1,11 @@
 use std::{io::Read, ops::Range, sync::Arc};
 
 use session::{
-    ExceptionSample, ModelError, Nanos, SampleBatch, SessionError, SessionInfo, SessionReader, SessionRecord, Sink,
-    ThreadState, Validator,
+    ExceptionSample, ModelError, Nanos, SessionError, SessionInfo, SessionReader, SessionRecord, Sink, ThreadState,
+    Validator,
 };
 
-use crate::{Exceptions, Profile, Series, SeriesKind, Tables, series::Row};
+use crate::{Allocations, Exceptions, Locks, Profile, Series, SeriesKind, Tables, series::Row};
 
 /// What to keep of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,11 +77,11 @@ impl ProfileBuilder {
             SessionRecord::Stack(stack) => Arc::make_mut(&mut self.tables).add_stack(stack),
             SessionRecord::Type(ty) => Arc::make_mut(&mut self.tables).types.push(ty.clone()),
             SessionRecord::CpuSamples(batch) => {
-                see(end_of(batch));
+                see(end_of(batch.start, &batch.time_delta));
                 profile.cpu.add_batch(batch, |at, _, _| inside(at));
             }
             SessionRecord::WallSamples(batch) => {
-                see(end_of(batch));
+                see(end_of(batch.start, &batch.time_delta));
                 profile.wall.add_batch(batch, |at, _, _| inside(at));
             }
             SessionRecord::Exception(sample) => {
@@ -95,6 +95,14 @@ impl ProfileBuilder {
                 if inside(*time) {
                     counts.iter().for_each(|(ty, count)| profile.exceptions.count(*ty, *count));
                 }
+            }
+            SessionRecord::Allocations(batch) => {
+                see(end_of(batch.start, &batch.time_delta));
+                profile.allocations.add_batch(batch, inside);
+            }
+            SessionRecord::Contentions(batch) => {
+                see(end_of(batch.start, &batch.time_delta));
+                profile.locks.add_batch(batch, inside);
             }
             SessionRecord::Gc(gc) => {
                 see(gc.end);
@@ -139,6 +147,8 @@ impl ProfileBuilder {
             cpu: Series::new(SeriesKind::Cpu, start, self.options.keep_samples),
             wall: Series::new(SeriesKind::Wall, start, self.options.keep_samples),
             exceptions: Exceptions::new(start),
+            allocations: Allocations::new(start, self.options.keep_samples),
+            locks: Locks::new(start, self.options.keep_samples),
             gcs: Vec::new(),
             pauses: Vec::new(),
             observer: Vec::new(),
@@ -168,6 +178,8 @@ impl ProfileBuilder {
             profile.cpu = Series::new(SeriesKind::Cpu, latest, self.options.keep_samples);
             profile.wall = Series::new(SeriesKind::Wall, latest, self.options.keep_samples);
             profile.exceptions = Exceptions::new(latest);
+            profile.allocations = Allocations::new(latest, self.options.keep_samples);
+            profile.locks = Locks::new(latest, self.options.keep_samples);
             profile.end = old.end.take();
             // The costs of the observer count from the start, so that the last one stays true.
             profile.observer.extend(old.observer.pop());
@@ -187,6 +199,8 @@ impl ProfileBuilder {
         profile.cpu.settle();
         profile.wall.settle();
         profile.exceptions.series.settle();
+        profile.allocations.series.settle();
+        profile.locks.series.settle();
         profile.tables = Arc::clone(&self.tables);
         let last = self.latest.max(profile.start);
         let limit = self.options.time.as_ref().map(|time| profile.info.start.saturating_add(time.end));
@@ -194,8 +208,9 @@ impl ProfileBuilder {
     }
 }
 
-fn end_of(batch: &SampleBatch) -> Nanos {
-    batch.time_delta.iter().fold(batch.start, |time, delta| time.wrapping_add(*delta))
+/// Time of the last row of a batch.
+fn end_of(start: Nanos, deltas: &[u64]) -> Nanos {
+    deltas.iter().fold(start, |time, delta| time.wrapping_add(*delta))
 }
 
 impl Sink for ProfileBuilder {

@@ -74,7 +74,7 @@ pub struct ExceptionRow {
 }
 
 /// The entry with the greatest weight; the least key among equals, so that reports do not change from run to run.
-fn heaviest<K: Ord + Copy>(weights: HashMap<K, u64>) -> Option<K> {
+pub(crate) fn heaviest<K: Ord + Copy>(weights: HashMap<K, u64>) -> Option<K> {
     weights.into_iter().max_by(|a, b| a.1.cmp(&b.1).then(b.0.cmp(&a.0))).map(|(key, _)| key)
 }
 

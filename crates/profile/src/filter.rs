@@ -2,7 +2,7 @@ use std::ops::Range;
 
 use session::{Nanos, StackId, ThreadId, ThreadState};
 
-use crate::{NameStyle, Profile, Series, Tables, names::state_id, series::Row};
+use crate::{Allocations, Locks, NameStyle, Profile, Series, Tables, names::state_id, series::Row};
 
 /// What to keep. All that is set must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -159,6 +159,24 @@ impl Profile {
             }
         }
         profile.exceptions.series.settle();
+        let keeps = |series: &Series| series.samples.is_some();
+        profile.allocations = Allocations {
+            sampling: self.allocations.sampling,
+            ..Allocations::new(start, keeps(&self.allocations.series))
+        };
+        for sample in &self.allocations.samples {
+            if sieve.takes_time(sample.time) && sieve.takes(sample.thread, sample.stack, ThreadState::Running) {
+                profile.allocations.add(*sample);
+            }
+        }
+        profile.allocations.series.settle();
+        profile.locks = Locks::new(start, keeps(&self.locks.series));
+        for wait in &self.locks.waits {
+            if sieve.takes_time(wait.time) && sieve.takes(wait.thread, wait.stack, ThreadState::Lock) {
+                profile.locks.add(*wait);
+            }
+        }
+        profile.locks.series.settle();
         profile.gcs.retain(|gc| sieve.takes_time(gc.start));
         profile.pauses.retain(|pause| sieve.takes_time(pause.suspend_start));
         profile.filtered = match (&self.filtered, filter.describe()) {

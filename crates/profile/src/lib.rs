@@ -7,11 +7,14 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+mod allocations;
 mod builder;
 mod exceptions;
 mod filter;
 mod gc;
+mod locks;
 mod names;
+mod places;
 mod profile;
 mod series;
 mod stats;
@@ -19,11 +22,14 @@ mod tables;
 mod timeline;
 mod tree;
 
+pub use allocations::*;
 pub use builder::*;
 pub use exceptions::*;
 pub use filter::*;
 pub use gc::*;
+pub use locks::*;
 pub use names::*;
+pub use places::*;
 pub use profile::*;
 pub use series::*;
 // Reports speak of the same things as recordings do.

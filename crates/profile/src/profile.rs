@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use session::{FunctionId, GcEvent, Nanos, ObserverStatus, PauseEvent, ProfilerRun, SessionEnd, SessionInfo};
 
-use crate::{CallTree, Estimate, Exceptions, Series, SeriesKind, Tables, Totals, TreeOptions};
+use crate::{Allocations, CallTree, Estimate, Exceptions, Locks, Series, SeriesKind, Tables, Totals, TreeOptions};
 
 /// A recording, ready to be asked.
 #[derive(Clone, Debug)]
@@ -21,6 +21,10 @@ pub struct Profile {
     pub wall: Series,
     /// Exceptions.
     pub exceptions: Exceptions,
+    /// Allocations.
+    pub allocations: Allocations,
+    /// Waits for locks.
+    pub locks: Locks,
     /// Garbage collections, in the order of their end.
     pub gcs: Vec<GcEvent>,
     /// Times when the world stood still.
@@ -66,6 +70,8 @@ impl Profile {
             SeriesKind::Cpu => &self.cpu,
             SeriesKind::Wall => &self.wall,
             SeriesKind::Exceptions => &self.exceptions.series,
+            SeriesKind::Allocations => &self.allocations.series,
+            SeriesKind::Locks => &self.locks.series,
         }
     }
 

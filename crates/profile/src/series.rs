@@ -59,11 +59,16 @@ pub enum SeriesKind {
     Wall,
     /// Thrown exceptions.
     Exceptions,
+    /// Allocated bytes.
+    Allocations,
+    /// Time of waiting for locks.
+    Locks,
 }
 
 impl SeriesKind {
     /// All kinds, in the order of reports.
-    pub const ALL: [SeriesKind; 3] = [SeriesKind::Cpu, SeriesKind::Wall, SeriesKind::Exceptions];
+    pub const ALL: [SeriesKind; 5] =
+        [SeriesKind::Cpu, SeriesKind::Wall, SeriesKind::Exceptions, SeriesKind::Allocations, SeriesKind::Locks];
 
     /// Id of the profiler that makes it.
     pub fn id(self) -> &'static str {
@@ -71,12 +76,18 @@ impl SeriesKind {
             SeriesKind::Cpu => "cpu",
             SeriesKind::Wall => "wall",
             SeriesKind::Exceptions => "exceptions",
+            SeriesKind::Allocations => "allocations",
+            SeriesKind::Locks => "locks",
         }
     }
 
     /// What the weight of a sample counts.
     pub fn value_type(self) -> ValueType {
-        let unit = if self == SeriesKind::Exceptions { Unit::Count } else { Unit::Nanoseconds };
+        let unit = match self {
+            SeriesKind::Cpu | SeriesKind::Wall | SeriesKind::Locks => Unit::Nanoseconds,
+            SeriesKind::Exceptions => Unit::Count,
+            SeriesKind::Allocations => Unit::Bytes,
+        };
         ValueType { kind: self.id(), unit }
     }
 }

@@ -32,6 +32,24 @@ impl Estimate {
     }
 }
 
+/// An amount that was estimated from weighted samples, with its 95 % interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Amount {
+    /// The estimate.
+    pub value: f64,
+    /// Half the width of the interval: "value ± margin".
+    pub margin: f64,
+}
+
+impl Amount {
+    /// From the weights of samples whose number is by chance (a Poisson process): the variance of their sum is the expected
+    /// sum of their squares. For regular samples, and for such as are taken almost surely, that is more than it has to be.
+    pub fn of(weights: impl IntoIterator<Item = f64>) -> Self {
+        let (sum, squares) = weights.into_iter().fold((0.0, 0.0), |(sum, squares), w| (sum + w, squares + w * w));
+        Self { value: sum, margin: Z * f64::sqrt(squares) }
+    }
+}
+
 /// Distribution of durations or other amounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Distribution {
@@ -86,6 +104,15 @@ mod tests {
         assert!((Estimate::wilson(0.0, 5.0).high - 0.4345).abs() < 1e-3);
         assert_eq!(Estimate::wilson(0.0, 0.0).high, 1.0);
         assert_eq!(Estimate::wilson(1.0, 1e12).high, 1.0);
+    }
+
+    #[test]
+    fn amounts_are_sums_with_the_error_of_their_number() {
+        let amount = Amount::of([100.0; 400]);
+        assert_eq!(amount.value, 40_000.0);
+        // 400 ± 1.96 times 20.
+        assert!((amount.margin - 3920.0).abs() < 1.0, "{amount:?}");
+        assert_eq!(Amount::of([]), Amount::default());
     }
 
     #[test]

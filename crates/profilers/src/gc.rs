@@ -13,7 +13,12 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     values: &[ValueSpec { kind: "collections", unit: "count" }, ValueSpec { kind: "pause", unit: "nanoseconds" }],
     params: &[],
     events: (0, 0),
-    event_pipe: &[EventPipeSpec { provider: "Microsoft-Windows-DotNETRuntime", keywords: 0x1, level: 4 }],
+    event_pipe: &[EventPipeSpec {
+        provider: "Microsoft-Windows-DotNETRuntime",
+        keywords: 0x1,
+        level: 4,
+        runtimes: EventPipeSpec::ALL,
+    }],
     since: 3,
     attach: true,
 };

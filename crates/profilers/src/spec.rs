@@ -61,4 +61,11 @@ pub struct EventPipeSpec {
     pub keywords: u64,
     /// Level: 4 informational, 5 verbose.
     pub level: u32,
+    /// Lowest and highest major version of .NET on which it is listened to.
+    pub runtimes: (u16, u16),
+}
+
+impl EventPipeSpec {
+    /// Every version of .NET.
+    pub const ALL: (u16, u16) = (0, u16::MAX);
 }

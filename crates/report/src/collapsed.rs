@@ -13,8 +13,8 @@ pub const EXPORTER: Exporter = Exporter {
     render,
 };
 
-/// `thread;root;…;leaf count`: samples for CPU and wall time, exceptions for exceptions. Never with lines: what reads this format
-/// takes each text for a function of its own.
+/// `thread;root;…;leaf count`: samples for CPU and wall time, exceptions for exceptions, bytes for allocations, nanoseconds
+/// for locks. Never with lines: what reads this format takes each text for a function of its own.
 fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(), ReportError> {
     let kind = one_kind(profile, options)?;
     let series = profile.series(kind);
@@ -24,7 +24,10 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         .cells
         .iter()
         .filter_map(|cell| {
-            let value = if kind == SeriesKind::Exceptions { cell.weight } else { cell.samples.into() };
+            let value = match kind {
+                SeriesKind::Cpu | SeriesKind::Wall => cell.samples.into(),
+                SeriesKind::Exceptions | SeriesKind::Allocations | SeriesKind::Locks => cell.weight,
+            };
             Some((cell.thread.0, tree.node_of(cell.stack)?, value))
         })
         .collect();

@@ -18,7 +18,7 @@ pub const EXPORTER: Exporter = Exporter {
     render,
 };
 
-/// A garbage collection or another pause.
+/// A garbage collection, another pause, or a wait for a lock.
 struct PauseMarker {
     name: StringHandle,
     category: CategoryHandle,
@@ -195,6 +195,9 @@ impl Writer<'_> {
             let start = self.time(thread.started.unwrap_or(self.profile.start));
             let handle = self.out.add_thread(process, thread.os_tid, start, is_main);
             self.out.set_thread_name(handle, &self.profile.tables.thread_name(thread.id));
+            if kind == SeriesKind::Allocations {
+                self.out.set_thread_samples_weight_type(handle, fx::WeightType::Bytes);
+            }
             if let Some(ended) = thread.ended {
                 self.out.set_thread_end_time(handle, self.time(ended));
             }
@@ -203,6 +206,26 @@ impl Writer<'_> {
         let profile = self.profile;
         match (&profile.series(kind).samples, kind) {
             (_, SeriesKind::Exceptions) => {}
+            (_, SeriesKind::Allocations) => {
+                for sample in &profile.allocations.samples {
+                    let weight = sample.bytes.min(i32::MAX as u64) as i32;
+                    self.sample(&mut tracks, sample.thread, sample.stack, sample.time, 0, weight);
+                }
+            }
+            (_, SeriesKind::Locks) => {
+                for wait in &profile.locks.waits {
+                    self.sample(&mut tracks, wait.thread, wait.stack, wait.time, 0, 1);
+                    let Some(track) = tracks.get_mut(&wait.thread) else { continue };
+                    let owner = wait.owner.map(|owner| format!("held by {}", profile.tables.thread_name(owner)));
+                    let detail = self.out.intern_string(&owner.unwrap_or_default());
+                    let (name, category) = (self.out.intern_string("Lock wait"), CategoryHandle::OTHER);
+                    let (from, to) = (self.time(wait.time), self.time(wait.time.saturating_add(wait.duration)));
+                    let marker = PauseMarker { name, category, detail };
+                    let handle = self.out.add_marker(track.handle, MarkerTiming::Interval(from, to), marker);
+                    let stack = self.stack(track, wait.stack);
+                    self.out.set_marker_stack(track.handle, handle, stack);
+                }
+            }
             (Some(table), _) => {
                 for row in 0..table.len() {
                     let cpu = match kind == SeriesKind::Cpu || table.state[row] == profile::session::ThreadState::Running {

@@ -1,7 +1,7 @@
 //! Numbers and names for readers.
 
 use profile::{
-    Estimate, Frame, NameStyle, Profile, Tables,
+    Amount, Estimate, Frame, NameStyle, Profile, Tables,
     session::{EndReason, Entry, SessionInfo},
 };
 
@@ -82,6 +82,11 @@ pub fn percent(share: f64) -> String {
 /// `45.2 % ± 1.0`.
 pub fn estimate(estimate: &Estimate) -> String {
     format!("{} ± {:.1}", percent(estimate.share), estimate.margin() * 100.0)
+}
+
+/// An amount with its interval, each as `write` writes numbers: `1.20 GB ± 15.2 MB`.
+pub fn amount(amount: &Amount, write: impl Fn(u64) -> String) -> String {
+    format!("{} ± {}", write(amount.value.round() as u64), write(amount.margin.round() as u64))
 }
 
 /// A time on the wall clock, in UTC: `2026-03-01 12:34:56 UTC`.

@@ -3,8 +3,8 @@
 use std::{collections::HashMap, io::Write};
 
 use profile::{
-    CallTree, NONE, NameStyle, Profile, STATES, SeriesKind, TreeOptions, pause_length,
-    session::{FunctionId, FunctionKind, Nanos, StackId, ThreadState},
+    Amount, CallTree, NONE, NameStyle, OBJECT_HEAPS, Profile, STATES, SeriesKind, TreeOptions, Unit, WaitTimes, pause_length,
+    session::{AllocationSampling, FunctionId, FunctionKind, Nanos, StackId, ThreadState, TypeId},
     state_index, state_machine_id,
 };
 use serde::Serialize;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Exporter, Options, ReportError, format, kinds,
-    sections::{is_framework, state_word},
+    sections::{heap_word, state_word},
 };
 
 pub const EXPORTER: Exporter = Exporter {
@@ -41,8 +41,11 @@ const MOST_THREADS: usize = 12;
 /// Most pauses that are drawn; the longest are kept.
 const MOST_PAUSES: usize = 4000;
 
-/// Exception types that can be switched on and off on their own.
+/// Types that can be switched on and off on their own.
 const MOST_TYPES: usize = 7;
+
+/// Most rows of the tables of types and of locks.
+const MOST_ROWS: usize = 500;
 
 /// Kinds of frames that the page gives a colour, by index.
 const FRAME_KINDS: [&str; 10] =
@@ -50,7 +53,7 @@ const FRAME_KINDS: [&str; 10] =
 
 fn frame_kind(profile: &Profile, function: FunctionId) -> u8 {
     match profile.tables.function(function).kind {
-        FunctionKind::Managed if is_framework(profile, function) => 1,
+        FunctionKind::Managed if profile.tables.is_framework(function) => 1,
         FunctionKind::Managed => 0,
         FunctionKind::Dynamic => 2,
         FunctionKind::Stub => 3,
@@ -74,6 +77,8 @@ struct Page {
     series: Vec<PageSeries>,
     exceptions: Value,
     gc: Value,
+    allocations: Value,
+    locks: Value,
     observer: Value,
     notes: Vec<(f64, String)>,
 }
@@ -92,7 +97,7 @@ struct Functions {
     machine: Vec<&'static str>,
 }
 
-/// Samples of one kind. Weights are microseconds, or numbers of exceptions.
+/// Samples of one kind. Weights are microseconds, bytes, or numbers of exceptions.
 #[derive(Serialize)]
 struct PageSeries {
     id: &'static str,
@@ -308,7 +313,12 @@ fn page_series(profile: &Profile, kind: SeriesKind, interner: &mut Interner<'_>,
     let states = series.by_state();
 
     let (classes, shown, single) = match kind {
-        SeriesKind::Exceptions => exception_classes(profile),
+        SeriesKind::Exceptions => {
+            type_classes(profile, profile.exceptions.samples.iter().map(|sample| (sample.ty, sample.weight)))
+        }
+        SeriesKind::Allocations => {
+            type_classes(profile, profile.allocations.samples.iter().map(|sample| (sample.ty, sample.bytes)))
+        }
         _ => {
             let present = STATES.iter().filter(|state| states[state_index(**state)].samples > 0);
             let mut class_of = [0_u8; STATES.len()];
@@ -325,12 +335,21 @@ fn page_series(profile: &Profile, kind: SeriesKind, interner: &mut Interner<'_>,
             (classes, shown, class_of.to_vec())
         }
     };
-    let count = if kind == SeriesKind::Exceptions { profile.exceptions.samples.len() } else { series.cells.len() };
+    let count = match kind {
+        SeriesKind::Exceptions => profile.exceptions.samples.len(),
+        SeriesKind::Allocations => profile.allocations.samples.len(),
+        _ => series.cells.len(),
+    };
     let at = |index: usize| match kind {
         SeriesKind::Exceptions => {
             let sample = &profile.exceptions.samples[index];
             let class = single[sample.ty.index()];
             Sum { node: node(sample.stack), thread: sample.thread.0, class, samples: 1, weight: sample.weight }
+        }
+        SeriesKind::Allocations => {
+            let sample = &profile.allocations.samples[index];
+            let class = single[sample.ty.index()];
+            Sum { node: node(sample.stack), thread: sample.thread.0, class, samples: 1, weight: sample.bytes }
         }
         _ => {
             let cell = &series.cells[index];
@@ -354,7 +373,11 @@ fn page_series(profile: &Profile, kind: SeriesKind, interner: &mut Interner<'_>,
             Sum { thread: if own[sum.thread as usize] { sum.thread } else { NONE }, ..sum }
         });
     }
-    let unit = if kind == SeriesKind::Exceptions { 1 } else { 1000 };
+    let (unit, unit_id) = match kind.value_type().unit {
+        Unit::Nanoseconds => (1000, "us"),
+        Unit::Bytes => (1, "bytes"),
+        Unit::Count => (1, "count"),
+    };
     let mut cells = Cells::default();
     let mut last = 0;
     for sum in &sums {
@@ -369,9 +392,9 @@ fn page_series(profile: &Profile, kind: SeriesKind, interner: &mut Interner<'_>,
         (weight as f64 / series.totals.weight.max(1) as f64, count, threads_folded)
     });
     let timeline = &series.timeline;
-    // One row for each class; exceptions have one row for all.
+    // One row for each class; exceptions and allocations have one row for all.
     let rows: Vec<Vec<u64>> = match kind {
-        SeriesKind::Exceptions => vec![timeline.buckets().iter().map(|bucket| bucket.iter().sum()).collect()],
+        SeriesKind::Exceptions | SeriesKind::Allocations => vec![timeline.buckets().iter().map(|bucket| bucket.iter().sum()).collect()],
         _ => STATES
             .iter()
             .map(|state| state_index(*state))
@@ -381,7 +404,7 @@ fn page_series(profile: &Profile, kind: SeriesKind, interner: &mut Interner<'_>,
     };
     PageSeries {
         id: kind.id(),
-        unit: if kind == SeriesKind::Exceptions { "count" } else { "us" },
+        unit: unit_id,
         samples: series.totals.samples,
         weight: series.totals.weight / unit,
         truncated: series.truncated,
@@ -399,12 +422,12 @@ fn page_series(profile: &Profile, kind: SeriesKind, interner: &mut Interner<'_>,
     }
 }
 
-/// Names of the classes of exceptions, and the class of each type: the most frequent types have their own.
-fn exception_classes(profile: &Profile) -> (Vec<String>, Vec<bool>, Vec<u8>) {
+/// Names of the classes of samples that have types, and the class of each type: the heaviest types have their own.
+fn type_classes(profile: &Profile, samples: impl Iterator<Item = (TypeId, u64)>) -> (Vec<String>, Vec<bool>, Vec<u8>) {
     let mut weights = vec![0_u64; profile.tables.types.len()];
-    for sample in &profile.exceptions.samples {
-        let weight = &mut weights[sample.ty.index()];
-        *weight = weight.saturating_add(sample.weight);
+    for (ty, weight) in samples {
+        let sum = &mut weights[ty.index()];
+        *sum = sum.saturating_add(weight);
     }
     let mut order: Vec<usize> = (0..weights.len()).filter(|ty| weights[*ty] > 0).collect();
     order.sort_by_key(|ty| std::cmp::Reverse(weights[*ty]));
@@ -533,6 +556,74 @@ fn gc(profile: &Profile) -> Value {
     })
 }
 
+fn allocations(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Value {
+    let amount = |amount: &Amount| json!([amount.value.round(), amount.margin.round()]);
+    let allocations = &profile.allocations;
+    let rows: Vec<Value> = profile
+        .allocation_rows()
+        .iter()
+        .take(MOST_ROWS)
+        .map(|row| {
+            let line = row.allocated_at.and_then(|place| place.line).filter(|_| options.lines);
+            let (file, line) = interner.line(line);
+            json!({
+                "type": profile.tables.ty(row.ty).name,
+                "samples": row.samples,
+                "bytes": amount(&row.bytes),
+                "objects": row.objects.as_ref().map(amount),
+                "share": [row.share.share, row.share.margin()],
+                "heaps": row.heaps,
+                "at": row.allocated_at.map(|place| interner.function(place.function)),
+                "file": file,
+                "line": line,
+            })
+        })
+        .collect();
+    json!({
+        "on": profile.run("allocations").is_some() || !rows.is_empty(),
+        "biased": allocations.sampling == Some(AllocationSampling::Tick),
+        "samples": allocations.samples.len(),
+        "bytes": amount(&allocations.bytes()),
+        "objects": allocations.objects().as_ref().map(amount),
+        "heaps": OBJECT_HEAPS.iter().zip(allocations.heaps()).filter(|(_, bytes)| bytes.value > 0.0)
+            .map(|(heap, bytes)| json!([heap_word(*heap), amount(&bytes)])).collect::<Vec<_>>(),
+        "rows": rows,
+    })
+}
+
+fn locks(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Value {
+    let micros = |nanos: u64| nanos as f64 / 1e3;
+    let times = |times: &WaitTimes| {
+        json!([times.count, micros(times.total), micros(times.p50), micros(times.p90), micros(times.p99), micros(times.max)])
+    };
+    let all = profile.locks.durations();
+    let rows: Vec<Value> = profile
+        .lock_rows()
+        .iter()
+        .take(MOST_ROWS)
+        .map(|row| {
+            let (file, line) = interner.line(row.waited_at.line.filter(|_| options.lines));
+            json!({
+                "lock": row.lock.map(|lock| format!("{lock:#x}")),
+                "waits": times(&row.waits),
+                "share": row.share,
+                "at": interner.function(row.waited_at.function),
+                "file": file,
+                "line": line,
+                "places": row.places,
+                "threads": row.threads,
+                "owner": row.owner.map(|owner| profile.tables.thread_name(owner)),
+            })
+        })
+        .collect();
+    json!({
+        "on": profile.run("locks").is_some() || !rows.is_empty(),
+        "all": times(&all),
+        "histogram": all.histogram.iter().map(|(from, count)| json!([micros(*from), count])).collect::<Vec<_>>(),
+        "rows": rows,
+    })
+}
+
 fn observer(profile: &Profile) -> Value {
     let Some(status) = profile.observer_total() else { return Value::Null };
     json!({
@@ -578,12 +669,16 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
     let mut interner = Interner::new(profile);
     let series = kinds(profile, options).into_iter().map(|kind| page_series(profile, kind, &mut interner, options)).collect();
     let exceptions = exceptions(profile, &mut interner, options);
+    let allocations = allocations(profile, &mut interner, options);
+    let locks = locks(profile, &mut interner, options);
     let page = Page {
         meta: meta(profile),
         kinds: FRAME_KINDS,
         series,
         exceptions,
         gc: gc(profile),
+        allocations,
+        locks,
         observer: observer(profile),
         notes: profile.notes.iter().map(|(time, note)| (micros(profile, *time), note.clone())).collect(),
         threads: profile

@@ -3,13 +3,13 @@
 use std::io::Write;
 
 use profile::{
-    Distribution, ExceptionRow, FunctionTotals, HEAPS, NameStyle, Profile, SampleTable, SeriesKind, Timeline, kind_id,
-    session, state_id, state_machine_id,
+    Amount, Distribution, ExceptionRow, FunctionTotals, HEAPS, NameStyle, OBJECT_HEAPS, Place, Profile, SampleTable, SeriesKind, Timeline,
+    WaitTimes, kind_id, session, state_id, state_machine_id,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::{Exporter, Options, ReportError, format, kinds};
+use crate::{Exporter, Options, ReportError, format, kinds, sections::heap_word};
 
 pub const EXPORTER: Exporter = Exporter {
     id: "json",
@@ -38,6 +38,8 @@ struct File<'a> {
     series: Vec<Series>,
     exceptions: Value,
     gc: Value,
+    allocations: Value,
+    locks: Value,
     observer: &'a [session::ObserverStatus],
     notes: Vec<Value>,
 }
@@ -110,6 +112,8 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         series: kinds(profile, options).into_iter().map(|kind| series(profile, kind)).collect(),
         exceptions: exceptions(profile),
         gc: gc(profile),
+        allocations: allocations(profile),
+        locks: locks(profile),
         observer: &profile.observer,
         notes: profile.notes.iter().map(|(time, message)| json!({"time_ns": since(profile, *time), "message": message})).collect(),
     };
@@ -304,6 +308,69 @@ fn gc(profile: &Profile) -> Value {
             "reason": pause.reason, "gc": pause.gc,
             "suspend_start_ns": since(profile, pause.suspend_start), "suspend_end_ns": since(profile, pause.suspend_end),
             "resume_start_ns": since(profile, pause.resume_start), "resume_end_ns": since(profile, pause.resume_end),
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn amount(amount: &Amount) -> Value {
+    json!({"value": amount.value, "margin": amount.margin})
+}
+
+fn place(place: &Place) -> Value {
+    json!({
+        "function": place.function.0,
+        "file": place.line.map(|line| line.file.0),
+        "line": place.line.map(|line| line.line),
+    })
+}
+
+fn allocations(profile: &Profile) -> Value {
+    let allocations = &profile.allocations;
+    let key = |heap: session::AllocationHeap| heap_word(heap).replace(' ', "_");
+    json!({
+        "samples": allocations.samples.len(),
+        "sampling": allocations.sampling.map(|sampling| match sampling {
+            session::AllocationSampling::Random => "random",
+            session::AllocationSampling::Tick => "tick",
+        }),
+        "bytes": amount(&allocations.bytes()),
+        "objects": allocations.objects().as_ref().map(amount),
+        "heaps": OBJECT_HEAPS.iter().zip(allocations.heaps()).map(|(heap, bytes)| (key(*heap), amount(&bytes)))
+            .collect::<serde_json::Map<_, _>>(),
+        "types": profile.allocation_rows().iter().map(|row| json!({
+            "type": row.ty.0,
+            "type_name": profile.tables.ty(row.ty).name,
+            "samples": row.samples,
+            "bytes": amount(&row.bytes),
+            "objects": row.objects.as_ref().map(amount),
+            "share": {"share": row.share.share, "low": row.share.low, "high": row.share.high},
+            "heaps": OBJECT_HEAPS.iter().zip(row.heaps).map(|(heap, bytes)| (key(*heap), json!(bytes)))
+                .collect::<serde_json::Map<_, _>>(),
+            "allocated_at": row.allocated_at.as_ref().map(place),
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn wait_times(times: &WaitTimes) -> Value {
+    json!({
+        "count": times.count, "total": times.total,
+        "p50": times.p50, "p90": times.p90, "p99": times.p99, "max": times.max,
+        "histogram": times.histogram.iter().map(|(from, count)| json!({"from": from, "count": count})).collect::<Vec<_>>(),
+    })
+}
+
+fn locks(profile: &Profile) -> Value {
+    json!({
+        "waits_ns": wait_times(&profile.locks.durations()),
+        "locks": profile.lock_rows().iter().map(|row| json!({
+            // As text: JavaScript has no whole numbers of 64 bits.
+            "lock": row.lock.map(|lock| format!("{lock:#x}")),
+            "waits_ns": wait_times(&row.waits),
+            "share": row.share,
+            "waited_at": place(&row.waited_at),
+            "places": row.places,
+            "threads": row.threads,
+            "owner": row.owner.map(|owner| owner.0),
         })).collect::<Vec<_>>(),
     })
 }

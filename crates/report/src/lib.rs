@@ -158,7 +158,7 @@ fn one_kind(profile: &Profile, options: &Options) -> Result<SeriesKind, ReportEr
         let present = SeriesKind::ALL.into_iter().filter(|kind| !profile.series(*kind).is_empty());
         let present: Vec<_> = present.map(SeriesKind::id).collect();
         ReportError::NoSamples {
-            wanted: options.series.map_or("cpu, wall or exceptions".to_owned(), |series| series.id().to_owned()),
+            wanted: options.series.map_or("stack".to_owned(), |series| series.id().to_owned()),
             present: if present.is_empty() { "none".to_owned() } else { present.join(", ") },
         }
     })

@@ -168,6 +168,7 @@ struct Keys {
     thread_id: i64,
     state: i64,
     exception: i64,
+    ty: i64,
     states: Vec<i64>,
     threads: Vec<i64>,
     types: Vec<i64>,
@@ -179,12 +180,12 @@ impl<W: Write> Samples<'_, W> {
         stack: StackId,
         thread: ThreadId,
         label: proto::Label,
-        values: [(usize, u64); 2],
+        values: &[(usize, u64)],
     ) -> Result<(), ReportError> {
         let tables = &self.profile.tables;
         let mut value = vec![0; self.values];
         for (at, amount) in values {
-            value[at] = signed(amount);
+            value[*at] = signed(*amount);
         }
         let thread_id = i64::from(tables.thread(thread).os_tid);
         let sample = proto::Sample {
@@ -226,6 +227,11 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         };
         columns.insert(*kind, columns_of_kind);
     }
+    // Where the runtime tells the sizes of objects, samples of allocations are also a number of objects.
+    let objects = profile.allocations.objects().filter(|_| columns.contains_key(&SeriesKind::Allocations)).map(|_| {
+        head.sample_type.push(proto::ValueType { ty: strings.id("allocated_objects"), unit: strings.id("count") });
+        head.sample_type.len() - 1
+    });
     if let Some(first) = kinds.first() {
         head.default_sample_type = strings.id(first.value_type().kind);
         let value_type = first.value_type();
@@ -300,6 +306,7 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         thread_id: strings.id("thread_id"),
         state: strings.id("state"),
         exception: strings.id("exception"),
+        ty: strings.id("type"),
         states: profile::STATES.iter().map(|state| strings.id(state_id(*state))).collect(),
         threads: tables.threads.iter().map(|thread| strings.id(&tables.thread_name(thread.id))).collect(),
         types: tables.types.iter().map(|ty| strings.id(&ty.name)).collect(),
@@ -321,14 +328,30 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
             }
             for ((stack, thread, ty), sum) in sums {
                 let label = proto::Label { key: samples.keys.exception, str: samples.keys.types[ty.index()], num: 0 };
-                samples.write(stack, thread, label, [(weight, sum); 2])?;
+                samples.write(stack, thread, label, &[(weight, sum)])?;
+            }
+            continue;
+        }
+        if kind == SeriesKind::Allocations {
+            let mut sums: std::collections::BTreeMap<(StackId, ThreadId, TypeId), (u64, u64, f64)> = Default::default();
+            for sample in &profile.allocations.samples {
+                let (samples, bytes, objects) = sums.entry((sample.stack, sample.thread, sample.ty)).or_default();
+                *samples += 1;
+                *bytes = bytes.saturating_add(sample.bytes);
+                *objects += sample.objects().unwrap_or_default();
+            }
+            for ((stack, thread, ty), (number, bytes, of)) in sums {
+                let label = proto::Label { key: samples.keys.ty, str: samples.keys.types[ty.index()], num: 0 };
+                let mut values = vec![(count, number), (weight, bytes)];
+                values.extend(objects.map(|column| (column, of.round() as u64)));
+                samples.write(stack, thread, label, &values)?;
             }
             continue;
         }
         for cell in &profile.series(kind).cells {
             let state = samples.keys.states[profile::state_index(cell.state)];
             let label = proto::Label { key: samples.keys.state, str: state, num: 0 };
-            samples.write(cell.stack, cell.thread, label, [(count, cell.samples.into()), (weight, cell.weight)])?;
+            samples.write(cell.stack, cell.thread, label, &[(count, cell.samples.into()), (weight, cell.weight)])?;
         }
     }
     samples.out.finish()?;

@@ -1,8 +1,8 @@
 //! What text and Markdown both say: sections of sentences and tables.
 
 use profile::{
-    CallTree, HEAPS, NameStyle, PROFILER_PAUSE, Profile, STATES, SeriesKind, TreeOptions,
-    session::{FunctionId, FunctionKind, ThreadId, ThreadState, TypeId},
+    CallTree, HEAPS, NameStyle, OBJECT_HEAPS, PROFILER_PAUSE, Place, Profile, STATES, SeriesKind, TreeOptions,
+    session::{AllocationHeap, AllocationSampling, FunctionId, FunctionKind, ThreadId, ThreadState, TypeId},
     state_index,
 };
 
@@ -85,6 +85,14 @@ pub fn sections(profile: &Profile, options: &Options) -> Vec<Section> {
         && (!profile.gcs.is_empty() || !profile.pauses.is_empty() || profile.run("gc").is_some())
     {
         sections.push(gc(profile));
+    }
+    if wanted(SeriesKind::Allocations)
+        && (!profile.allocations.series.is_empty() || profile.run("allocations").is_some())
+    {
+        sections.push(allocations(profile, options));
+    }
+    if wanted(SeriesKind::Locks) && (!profile.locks.series.is_empty() || profile.run("locks").is_some()) {
+        sections.push(locks(profile, options));
     }
     sections.extend(observer(profile));
     sections.extend(notes(profile));
@@ -181,7 +189,20 @@ fn cpu(profile: &Profile, options: &Options) -> Section {
         return section;
     }
     let functions = profile.top_functions(SeriesKind::Cpu);
-    let lines = heaviest_lines(profile, SeriesKind::Cpu);
+    section.tables.push(methods(profile, options, SeriesKind::Cpu, &functions));
+
+    let kinds = by_kind(profile, &functions);
+    if kinds.len() > 1 {
+        let text: Vec<_> = kinds.iter().map(|(word, share)| format!("{} {word}", format::percent(*share))).collect();
+        section.lead.push(format!("Of it {}.", text.join(", ")));
+    }
+    section.tables.push(hot_paths(profile, options, SeriesKind::Cpu));
+    section
+}
+
+/// Methods by their own weight.
+fn methods(profile: &Profile, options: &Options, kind: SeriesKind, functions: &[profile::FunctionTotals]) -> Table {
+    let lines = heaviest_lines(profile, kind);
     let rows = functions
         .iter()
         .take(options.rows)
@@ -195,15 +216,7 @@ fn cpu(profile: &Profile, options: &Options) -> Section {
             ]
         })
         .collect();
-    section.tables.push(Table { columns: vec![right("self"), left(""), right("total"), left("method")], rows });
-
-    let kinds = by_kind(profile, &functions);
-    if kinds.len() > 1 {
-        let text: Vec<_> = kinds.iter().map(|(word, share)| format!("{} {word}", format::percent(*share))).collect();
-        section.lead.push(format!("Of it {}.", text.join(", ")));
-    }
-    section.tables.push(hot_paths(profile, options));
-    section
+    Table { columns: vec![right("self"), left(""), right("total"), left("method")], rows }
 }
 
 /// Shares of the kinds of functions by their own weight, greatest first.
@@ -251,15 +264,14 @@ pub fn heaviest_lines(profile: &Profile, kind: SeriesKind) -> Vec<Option<profile
     best.into_iter().map(|best| best.map(|(_, line)| line.0)).collect()
 }
 
-fn is_managed(profile: &Profile, function: FunctionId) -> bool {
-    matches!(profile.tables.function(function).kind, FunctionKind::Managed | FunctionKind::Dynamic)
-}
-
 /// The heaviest places, each with the managed calls that led to it.
-fn hot_paths(profile: &Profile, options: &Options) -> Table {
+fn hot_paths(profile: &Profile, options: &Options, kind: SeriesKind) -> Table {
     const CALLERS: usize = 5;
-    let tree =
-        CallTree::new(&profile.tables, &profile.cpu, TreeOptions { merge_recursion: true, ..TreeOptions::default() });
+    let tree = CallTree::new(
+        &profile.tables,
+        profile.series(kind),
+        TreeOptions { merge_recursion: true, ..TreeOptions::default() },
+    );
     let mut leaves: Vec<usize> = (0..tree.nodes().len()).filter(|node| tree.nodes()[*node].own.weight > 0).collect();
     leaves.sort_by_key(|node| (std::cmp::Reverse(tree.nodes()[*node].own.weight), *node));
     let short = |function| profile.tables.function_name(function, NameStyle::SHORT);
@@ -267,13 +279,13 @@ fn hot_paths(profile: &Profile, options: &Options) -> Table {
         .into_iter()
         .take(5.min(options.rows))
         .map(|leaf| {
-            let share = profile.share(SeriesKind::Cpu, tree.nodes()[leaf].own.weight);
+            let share = profile.share(kind, tree.nodes()[leaf].own.weight);
             let mut path = vec![short(tree.nodes()[leaf].function)];
             let mut at = tree.parent(leaf);
             while let Some(node) = at {
                 let function = tree.nodes()[node].function;
                 at = tree.parent(node);
-                if is_managed(profile, function) {
+                if profile.tables.is_managed(function) {
                     path.push(short(function));
                 }
             }
@@ -373,8 +385,8 @@ fn waiting_places(profile: &Profile) -> Vec<(ThreadState, FunctionId, u64)> {
         }
         let functions = || tables.walk(cell.stack).map(|frame| tables.frame(frame).function);
         let place = functions()
-            .find(|function| is_managed(profile, *function) && !is_framework(profile, *function))
-            .or_else(|| functions().find(|function| is_managed(profile, *function)))
+            .find(|function| tables.is_managed(*function) && !tables.is_framework(*function))
+            .or_else(|| functions().find(|function| tables.is_managed(*function)))
             .unwrap_or_else(|| tables.stack_function(cell.stack));
         let sum: &mut u64 = sums.entry((cell.state, place)).or_default();
         *sum = sum.saturating_add(cell.weight);
@@ -382,15 +394,6 @@ fn waiting_places(profile: &Profile) -> Vec<(ThreadState, FunctionId, u64)> {
     let mut places: Vec<_> = sums.into_iter().map(|((state, place), weight)| (state, place, weight)).collect();
     places.sort_by_key(|(state, place, weight)| (std::cmp::Reverse(*weight), *place, *state));
     places
-}
-
-/// Whether a method comes with .NET rather than with the program, by the name of its module.
-pub fn is_framework(profile: &Profile, function: FunctionId) -> bool {
-    let module = profile.tables.function_module(function).unwrap_or_default();
-    let module = module.strip_suffix(".dll").unwrap_or(module);
-    ["System", "Microsoft", "mscorlib", "netstandard", "WindowsBase"]
-        .iter()
-        .any(|framework| module.strip_prefix(framework).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
 }
 
 fn exceptions(profile: &Profile, options: &Options) -> Section {
@@ -529,6 +532,141 @@ fn gc(profile: &Profile) -> Section {
     let columns =
         vec![left(""), right("collections"), right("pauses"), right("p50"), right("p95"), right("max"), right("total")];
     section.tables.push(Table { columns, rows });
+    section
+}
+
+fn allocations(profile: &Profile, options: &Options) -> Section {
+    let mut section = Section { title: "Allocations".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let allocations = &profile.allocations;
+    if allocations.samples.is_empty() {
+        section.lead.push("No samples: fewer than about 100 KB were allocated.".to_owned());
+        return section;
+    }
+    let seconds = profile.duration().max(1) as f64 / 1e9;
+    let bytes = allocations.bytes();
+    let objects =
+        allocations.objects().map(|objects| format!(" in {} objects", format::amount(&objects, format::count)));
+    section.lead.push(format!(
+        "{} allocated{}, {}/s; estimated from {}. ± is the 95 % interval.",
+        format::amount(&bytes, format::bytes),
+        objects.unwrap_or_default(),
+        format::bytes((bytes.value / seconds) as u64),
+        format::counted(allocations.samples.len() as u64, "sample"),
+    ));
+    if allocations.sampling == Some(AllocationSampling::Tick) {
+        section.lead.push(
+            "This runtime reports the object that fills up each 100 KB of a heap: shares are biased where a program \
+             allocates in a regular pattern. From .NET 10 on samples are taken by chance."
+                .to_owned(),
+        );
+    }
+    let heaps: Vec<String> = (OBJECT_HEAPS.iter().zip(allocations.heaps()))
+        .filter(|(_, bytes)| bytes.value > 0.0)
+        .map(|(heap, bytes)| format!("{} {}", heap_word(*heap), format::amount(&bytes, format::bytes)))
+        .collect();
+    section.lead.push(format!("By heap: {}.", heaps.join(", ")));
+
+    let place = |place: &Place| {
+        let forms =
+            [NameStyle::PLAIN, NameStyle::SHORT].map(|style| profile.tables.function_name(place.function, style));
+        with_place(Cell::Name { forms: forms.to_vec(), place: None }, profile, options, place.line)
+    };
+    let types = profile
+        .allocation_rows()
+        .iter()
+        .take(options.rows)
+        .map(|row| {
+            vec![
+                Cell::text(format::amount(&row.bytes, format::bytes)),
+                Cell::text(format::estimate(&row.share)),
+                Cell::text(row.objects.map_or("·".to_owned(), |objects| format::amount(&objects, format::count))),
+                type_name(profile, row.ty),
+                row.allocated_at.as_ref().map_or(Cell::text("not known"), place),
+            ]
+        })
+        .collect();
+    let columns = vec![right("bytes"), right("share"), right("objects"), left("type"), left("mostly allocated at")];
+    section.tables.push(Table { columns, rows: types });
+    let functions = profile.top_functions(SeriesKind::Allocations);
+    section.tables.push(methods(profile, options, SeriesKind::Allocations, &functions));
+    section
+}
+
+/// Word for a heap of objects.
+pub fn heap_word(heap: AllocationHeap) -> &'static str {
+    match heap {
+        AllocationHeap::Small => "small objects",
+        AllocationHeap::Large => "large objects",
+        AllocationHeap::Pinned => "pinned objects",
+    }
+}
+
+fn locks(profile: &Profile, options: &Options) -> Section {
+    let mut section = Section { title: "Locks".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let times = profile.locks.durations();
+    if times.count == 0 {
+        section.lead.push("No thread had to wait for a lock.".to_owned());
+        return section;
+    }
+    let rows = profile.lock_rows();
+    let known = rows.iter().any(|row| row.lock.is_some());
+    let seconds = profile.duration().max(1) as f64 / 1e9;
+    section.lead.push(format!(
+        "{}, {}; threads waited {} in all. Half of the waits took up to {}, 90 % up to {}, 99 % up to {}, the longest {}.",
+        format::counted(times.count, "wait"),
+        format::rate(times.count as f64 / seconds),
+        format::duration(times.total),
+        format::duration(times.p50),
+        format::duration(times.p90),
+        format::duration(times.p99),
+        format::duration(times.max),
+    ));
+    if !known {
+        section.lead.push(
+            "This runtime does not say which lock a thread waited for (.NET 8 and newer do): waits are told apart by \
+             where they happened."
+                .to_owned(),
+        );
+    }
+    let hot = rows
+        .iter()
+        .take(options.rows)
+        .map(|row| {
+            let forms = [NameStyle::PLAIN, NameStyle::SHORT];
+            let forms = forms.map(|style| profile.tables.function_name(row.waited_at.function, style));
+            let more = if row.places > 1 { format!(" (+{} other)", row.places - 1) } else { String::new() };
+            let forms = forms.into_iter().map(|form| form + &more).collect();
+            vec![
+                Cell::text(format::duration(row.waits.total)),
+                Cell::text(format::percent(row.share)),
+                Cell::text(format::count(row.waits.count)),
+                Cell::text(format::duration(row.waits.p50)),
+                Cell::text(format::duration(row.waits.p90)),
+                Cell::text(format::duration(row.waits.p99)),
+                Cell::text(format::duration(row.waits.max)),
+                with_place(Cell::Name { forms, place: None }, profile, options, row.waited_at.line),
+                Cell::text(row.owner.map_or("not known".to_owned(), |owner| profile.tables.thread_name(owner))),
+            ]
+        })
+        .collect();
+    let columns = vec![
+        right("waited"),
+        right("share"),
+        right("waits"),
+        right("p50"),
+        right("p90"),
+        right("p99"),
+        right("max"),
+        left("mostly waited in"),
+        left("mostly held by"),
+    ];
+    section.tables.push(Table { columns, rows: hot });
+    let bars = times.histogram.iter().map(|(from, count)| {
+        let share = *count as f64 / times.count as f64;
+        vec![Cell::text(format::duration(*from)), Cell::text(format::count(*count)), Cell::Bar(share)]
+    });
+    let columns = vec![right("waits from"), right("number"), left("")];
+    section.tables.push(Table { columns, rows: bars.collect() });
     section
 }
 

@@ -86,6 +86,10 @@ pub enum SessionRecord {
         /// How it takes samples from now on, in the words of [`ProfilerRun::engine`].
         engine: String,
     },
+    /// Sampled allocations.
+    Allocations(AllocationBatch),
+    /// Waits for locks that other threads held.
+    Contentions(ContentionBatch),
 }
 
 /// What was recorded, where and how.
@@ -334,6 +338,74 @@ pub struct ExceptionSample {
     pub caught_by: Option<FunctionId>,
     /// Nanoseconds from throw to the entry of the catch block, where known.
     pub time_to_catch: Option<u64>,
+}
+
+/// How the runtime picks the allocations that it reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AllocationSampling {
+    /// Every byte has the same chance, independent of all others: `AllocationSampled`, .NET 10 and newer.
+    #[default]
+    Random,
+    /// The object that fills up each 100 KB of a heap: `GCAllocationTick`. Regular, so a pattern of the program can
+    /// favour some types.
+    Tick,
+}
+
+/// The heap that an object was allocated on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum AllocationHeap {
+    /// Small objects, below 85,000 bytes unless configured otherwise.
+    Small,
+    /// Large objects.
+    Large,
+    /// Objects that were asked to be pinned for life.
+    Pinned,
+}
+
+/// Sampled allocations in columns of equal length.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AllocationBatch {
+    /// How they were picked.
+    pub sampling: AllocationSampling,
+    /// Time of the first sample.
+    pub start: Nanos,
+    /// Nanoseconds since the sample before (since `start` for the first).
+    pub time_delta: Vec<u64>,
+    /// Thread that allocated.
+    pub thread: Vec<ThreadId>,
+    /// Where.
+    pub stack: Vec<StackId>,
+    /// Type of the object.
+    pub ty: Vec<TypeId>,
+    /// Heap that it is on.
+    pub heap: Vec<AllocationHeap>,
+    /// Size of the object in bytes; 0 where the runtime does not tell (.NET Core 3.1).
+    pub size: Vec<u64>,
+    /// Allocated bytes that the sample stands for. Divided by `size` it is a number of objects.
+    pub bytes: Vec<u64>,
+    /// Whether the stack is cut: it was deeper than the runtime reports.
+    pub truncated: Vec<bool>,
+}
+
+/// Waits for locks in columns of equal length, by the time at which they began.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContentionBatch {
+    /// Time of the first wait.
+    pub start: Nanos,
+    /// Nanoseconds since the beginning of the wait before (since `start` for the first).
+    pub time_delta: Vec<u64>,
+    /// Thread that waited.
+    pub thread: Vec<ThreadId>,
+    /// Where.
+    pub stack: Vec<StackId>,
+    /// How long, nanoseconds.
+    pub duration: Vec<u64>,
+    /// The lock as the runtime numbers it; 0 where it does not (before .NET 8).
+    pub lock: Vec<u64>,
+    /// Thread that held the lock when the wait began, where known.
+    pub owner: Vec<Option<ThreadId>>,
+    /// Whether the stack is cut: it was deeper than the runtime reports.
+    pub truncated: Vec<bool>,
 }
 
 /// A type.

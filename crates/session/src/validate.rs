@@ -1,4 +1,7 @@
-use crate::{FrameId, FunctionId, ModuleId, SampleBatch, SessionRecord, StackId, ThreadId, TypeId};
+use crate::{
+    AllocationBatch, ContentionBatch, FrameId, FunctionId, ModuleId, SampleBatch, SessionRecord, StackId, ThreadId,
+    TypeId,
+};
 
 /// How a record breaks the rules of the stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -132,6 +135,8 @@ impl Validator {
                 exception.caught_by.map_or(Ok(()), |function| self.function(function))
             }
             SessionRecord::ExceptionCounts { counts, .. } => counts.iter().try_for_each(|(ty, _)| self.ty(*ty)),
+            SessionRecord::Allocations(batch) => self.allocations(batch),
+            SessionRecord::Contentions(batch) => self.contentions(batch),
             SessionRecord::Gc(_)
             | SessionRecord::Pause(_)
             | SessionRecord::Observer(_)
@@ -145,16 +150,38 @@ impl Validator {
     }
 
     fn batch(&self, batch: &SampleBatch) -> Result<(), ModelError> {
-        let length = batch.time_delta.len();
-        let others =
-            [batch.thread.len(), batch.stack.len(), batch.weight.len(), batch.state.len(), batch.truncated.len()];
-        if others.iter().any(|other| *other != length) {
+        let others = [batch.weight.len(), batch.state.len(), batch.truncated.len()];
+        self.columns(&batch.time_delta, &batch.thread, &batch.stack, &others)
+    }
+
+    fn allocations(&self, batch: &AllocationBatch) -> Result<(), ModelError> {
+        let others = [batch.ty.len(), batch.heap.len(), batch.size.len(), batch.bytes.len(), batch.truncated.len()];
+        self.columns(&batch.time_delta, &batch.thread, &batch.stack, &others)?;
+        batch.ty.iter().max().map_or(Ok(()), |ty| self.ty(*ty))
+    }
+
+    fn contentions(&self, batch: &ContentionBatch) -> Result<(), ModelError> {
+        let others = [batch.duration.len(), batch.lock.len(), batch.owner.len(), batch.truncated.len()];
+        self.columns(&batch.time_delta, &batch.thread, &batch.stack, &others)?;
+        batch.owner.iter().flatten().max().map_or(Ok(()), |owner| self.thread(*owner))
+    }
+
+    /// What all batches have in common.
+    fn columns(
+        &self,
+        times: &[u64],
+        threads: &[ThreadId],
+        stacks: &[StackId],
+        others: &[usize],
+    ) -> Result<(), ModelError> {
+        let length = times.len();
+        if threads.len() != length || stacks.len() != length || others.iter().any(|other| *other != length) {
             return Err(ModelError::RaggedBatch);
         }
-        if let Some(thread) = batch.thread.iter().max() {
+        if let Some(thread) = threads.iter().max() {
             self.thread(*thread)?;
         }
-        if let Some(StackId(stack)) = batch.stack.iter().max() {
+        if let Some(StackId(stack)) = stacks.iter().max() {
             defined("stack", self.stacks, *stack)?;
         }
         Ok(())

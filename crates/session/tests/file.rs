@@ -43,6 +43,8 @@ enum Seed {
     Stack(u32, u32),
     Type(String),
     Samples(bool, u64, Vec<(u64, u32, u32, u64, u8, bool)>),
+    Allocations(u64, Vec<(u64, u32, u32, u64, u8, bool)>),
+    Contentions(u64, Vec<(u64, u32, u32, u64, u8, bool)>),
     Exception(u64, u32, Option<String>),
     Counts(Vec<u64>),
     Gc(u32, u8, [u64; 5]),
@@ -61,6 +63,8 @@ fn seed() -> impl Strategy<Value = Seed> {
         (any::<u32>(), any::<u32>()).prop_map(|(p, f)| Seed::Stack(p, f)),
         "\\PC{0,20}".prop_map(Seed::Type),
         (any::<bool>(), any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(c, s, r)| Seed::Samples(c, s, r)),
+        (any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(s, r)| Seed::Allocations(s, r)),
+        (any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(s, r)| Seed::Contentions(s, r)),
         (any::<u64>(), any::<u32>(), any::<Option<String>>()).prop_map(|(t, i, m)| Seed::Exception(t, i, m)),
         prop::collection::vec(any::<u64>(), 0..4).prop_map(Seed::Counts),
         (any::<u32>(), 0..3u8, any::<[u64; 5]>()).prop_map(|(n, g, s)| Seed::Gc(n, g, s)),
@@ -81,6 +85,8 @@ const STATES: [ThreadState; 8] = [
     ThreadState::Task,
     ThreadState::Other,
 ];
+
+const HEAPS: [AllocationHeap; 3] = [AllocationHeap::Small, AllocationHeap::Large, AllocationHeap::Pinned];
 
 const KINDS: [FunctionKind; 9] = [
     FunctionKind::Managed,
@@ -151,6 +157,34 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                     batch.truncated.push(truncated);
                 }
                 if cpu { SessionRecord::CpuSamples(batch) } else { SessionRecord::WallSamples(batch) }
+            }
+            Seed::Allocations(start, rows) if threads > 0 && stacks > 0 && types > 0 => {
+                let sampling = if start % 2 == 0 { AllocationSampling::Random } else { AllocationSampling::Tick };
+                let mut batch = AllocationBatch { sampling, start, ..AllocationBatch::default() };
+                for (delta, id, ty, bytes, heap, truncated) in rows {
+                    batch.time_delta.push(delta);
+                    batch.thread.push(ThreadId(id % threads));
+                    batch.stack.push(StackId(id % stacks));
+                    batch.ty.push(TypeId(ty % types));
+                    batch.heap.push(HEAPS[heap as usize % HEAPS.len()]);
+                    batch.size.push(bytes / 2);
+                    batch.bytes.push(bytes);
+                    batch.truncated.push(truncated);
+                }
+                SessionRecord::Allocations(batch)
+            }
+            Seed::Contentions(start, rows) if threads > 0 && stacks > 0 => {
+                let mut batch = ContentionBatch { start, ..ContentionBatch::default() };
+                for (delta, id, owner, duration, lock, truncated) in rows {
+                    batch.time_delta.push(delta);
+                    batch.thread.push(ThreadId(id % threads));
+                    batch.stack.push(StackId(id % stacks));
+                    batch.duration.push(duration);
+                    batch.lock.push(lock.into());
+                    batch.owner.push(truncated.then(|| ThreadId(owner % threads)));
+                    batch.truncated.push(truncated);
+                }
+                SessionRecord::Contentions(batch)
             }
             Seed::Exception(time, id, message) if threads > 0 && stacks > 0 && types > 0 => {
                 SessionRecord::Exception(ExceptionSample {
@@ -252,6 +286,8 @@ fn mixed() -> Vec<SessionRecord> {
     ];
     seeds.extend((0..6).map(|i| Seed::Samples(i % 2 == 0, u64::from(i) * 10, (0..i * 3).map(row).collect())));
     seeds.extend([
+        Seed::Allocations(90, (0..9).map(row).collect()),
+        Seed::Contentions(91, (0..9).map(row).collect()),
         Seed::Exception(17, 0, Some("no".into())),
         Seed::Counts(vec![3, 4]),
         Seed::Gc(1, 2, [1, 2, 3, 4, 5]),
@@ -441,6 +477,29 @@ fn records_that_do_not_fit_are_refused_by_writer_and_reader() {
         truncated: vec![false],
         ..SampleBatch::default()
     };
+    let allocation = AllocationBatch {
+        time_delta: vec![1],
+        thread: vec![ThreadId(0)],
+        stack: vec![StackId(0)],
+        ty: vec![TypeId(9)],
+        heap: vec![AllocationHeap::Large],
+        size: vec![24],
+        bytes: vec![102_412],
+        truncated: vec![false],
+        ..AllocationBatch::default()
+    };
+    let ragged_allocation = AllocationBatch { size: vec![], ..allocation.clone() };
+    let wait = ContentionBatch {
+        time_delta: vec![1],
+        thread: vec![ThreadId(0)],
+        stack: vec![StackId(0)],
+        duration: vec![5],
+        lock: vec![0],
+        owner: vec![Some(ThreadId(8))],
+        truncated: vec![false],
+        ..ContentionBatch::default()
+    };
+    let ragged_wait = ContentionBatch { lock: vec![], ..wait.clone() };
     let base = mixed();
     let base = &base[..base.len() - 1];
     let cases = [
@@ -451,6 +510,10 @@ fn records_that_do_not_fit_are_refused_by_writer_and_reader() {
         (stack(0, None, 0), ModelError::OutOfOrder { kind: "stack", id: 0, expected: 2 }),
         (SessionRecord::CpuSamples(ragged), ModelError::RaggedBatch),
         (SessionRecord::WallSamples(unknown), ModelError::Undefined { kind: "thread", id: 9 }),
+        (SessionRecord::Allocations(allocation), ModelError::Undefined { kind: "type", id: 9 }),
+        (SessionRecord::Allocations(ragged_allocation), ModelError::RaggedBatch),
+        (SessionRecord::Contentions(wait), ModelError::Undefined { kind: "thread", id: 8 }),
+        (SessionRecord::Contentions(ragged_wait), ModelError::RaggedBatch),
         (info(), ModelError::SecondInfo),
     ];
     for (bad, expected) in cases {

@@ -74,6 +74,36 @@ fn gcforce_collects_at_least_what_it_induces() {
 }
 
 #[test]
+fn allocator_allocates_as_promised() {
+    for runtime in sample_runtimes() {
+        let truth = truth_of("allocator", runtime, &["--mb", "100", "--large", "50"]);
+        let bytes = |ty: &str| truth["types"][ty]["bytes"].as_f64().unwrap();
+        let small =
+            [bytes("Clrscope.Samples.Heavy"), bytes("Clrscope.Samples.Middle"), bytes("Clrscope.Samples.Light")];
+        let sum: f64 = small.iter().sum();
+        for (bytes, share) in small.into_iter().zip([0.7, 0.2, 0.1]) {
+            assert!((bytes / sum - share).abs() < 0.01, "{runtime}: {truth}");
+        }
+        // .NET Core 3.1 leaves large objects out of what it counts for a thread.
+        let large = if runtime.major() < 5 { 0.0 } else { bytes("byte[]") };
+        let counted = truth["allocated"].as_f64().unwrap();
+        assert!((counted / (sum + large) - 1.0).abs() < 0.01, "{runtime}: {truth}");
+    }
+}
+
+#[test]
+fn locker_waits_as_promised() {
+    for runtime in sample_runtimes() {
+        let truth = truth_of("locker", runtime, &["--waits", "30"]);
+        let waited = |lock: &str| truth["locks"][lock]["waited_ns"].as_f64().unwrap();
+        let share = waited("hot") / (waited("hot") + waited("cold"));
+        // Sleeping for two milliseconds takes a little more.
+        assert!((0.65..0.85).contains(&share), "{runtime}: {truth}");
+        assert_eq!((&truth["locks"]["hot"]["waits"], &truth["locks"]["cold"]["waits"]), (&30.into(), &30.into()));
+    }
+}
+
+#[test]
 fn waiter_names_threads_that_the_kernel_knows() {
     for runtime in sample_runtimes() {
         let mut process = Sample::named("waiter").start(runtime, &["--seconds", "2", "--threads", "3"]);

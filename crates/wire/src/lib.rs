@@ -12,10 +12,12 @@ mod control;
 pub mod frame;
 mod record;
 pub mod ring;
+mod type_name;
 
 pub use config::{ConfigError, CpuEngine, ProfilerConfig, SessionConfig};
 pub use control::Control;
 pub use record::*;
+pub use type_name::as_csharp;
 
 /// Version of everything in this crate. Agent and clrscope must have the same one: both come from one build,
 /// so a difference means that a stale agent answered, and the recording is refused with that reason.

@@ -2,7 +2,12 @@
 
 use crate::RecordError;
 use diagnostics::{EventPipeConfig, Port, Stopper};
-use nettrace::{Reader, gc};
+use nettrace::{
+    Reader,
+    allocations::{self, Allocation},
+    gc,
+    locks::{self, Contention},
+};
 use session::{GcEvent, PauseEvent};
 use std::{
     sync::{
@@ -28,6 +33,8 @@ const PORT_INTERVAL: Duration = Duration::from_millis(20);
 pub(super) enum FromEvents {
     Gc(GcEvent),
     Pause(PauseEvent),
+    Allocation(Allocation),
+    Contention(Contention),
     /// The runtime dropped this many events.
     Lost(u64),
     /// The session ended early, or never began; why.
@@ -108,11 +115,18 @@ fn lock(stopper: &Mutex<Option<Stopper>>) -> MutexGuard<'_, Option<Stopper>> {
 
 fn read(mut reader: Reader<diagnostics::EventPipeSession>, sender: &SyncSender<FromEvents>) {
     let mut collector = gc::Collector::new();
+    let mut locks = locks::Collector::new();
     let mut lost = 0;
     loop {
         let more = match reader.next_event() {
             Ok(Some(event)) => {
                 collector.push(&event);
+                locks.push(&event);
+                if let Some(allocation) = allocations::parse(&event)
+                    && sender.send(FromEvents::Allocation(allocation)).is_err()
+                {
+                    return;
+                }
                 true
             }
             Ok(None) => {
@@ -133,6 +147,11 @@ fn read(mut reader: Reader<diagnostics::EventPipeSession>, sender: &SyncSender<F
                 gc::Output::Pause(pause) => FromEvents::Pause(convert_pause(pause)),
             };
             if sender.send(event).is_err() {
+                return;
+            }
+        }
+        while let Some(wait) = locks.next_output() {
+            if sender.send(FromEvents::Contention(wait)).is_err() {
                 return;
             }
         }

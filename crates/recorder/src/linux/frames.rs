@@ -2,9 +2,15 @@
 
 use super::{cpu::TakenSample, define::Definitions, names::Names, target::Target};
 use session::{FrameId, FrameTrust, FunctionKind, StackId};
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 use unwind::{Frame, FrameCode, LiveProcess, Outcome, Sample, Trust, Unknown, Unwinder};
 use wire::{Class, Code, Method, Module, RuntimeWorkKind};
+
+/// Most frames of an event's stack: the runtime gives no more (`EP_MAX_STACK_DEPTH`).
+const MOST_EVENT_FRAMES: usize = 100;
+
+/// Most stacks of events that are remembered: about 50 MB of them.
+const MOST_EVENT_STACKS: usize = 1 << 16;
 
 /// What became of a sample.
 pub(super) enum Unwound {
@@ -34,6 +40,8 @@ pub(super) struct Frames {
     cache: HashMap<FrameKey, FrameId>,
     /// Stacks that the agent walked, by its ids.
     walked: HashMap<u32, (StackId, bool)>,
+    /// Stacks of events, by their addresses.
+    of_events: HashMap<Arc<[u64]>, (StackId, bool)>,
     /// Stacks in which the runtime's work is named, by the stack in which it is not.
     worked: HashMap<(StackId, RuntimeWorkName), StackId>,
     marks: Marks,
@@ -60,6 +68,7 @@ impl Frames {
             names: Names::new(target.pid),
             cache: HashMap::new(),
             walked: HashMap::new(),
+            of_events: HashMap::new(),
             worked: HashMap::new(),
             marks: Marks::default(),
         }
@@ -108,6 +117,7 @@ impl Frames {
     /// Code was freed; other code may come to stand there.
     pub fn freed(&mut self, start: u64) {
         self.unwinder.code_mut().remove(start);
+        self.of_events.clear();
         // Cached frames are keyed by code version, which does not come again; only addresses without code are not.
         self.cache.retain(|key, _| matches!(key.code, FrameCode::Managed { .. } | FrameCode::Native));
     }
@@ -218,6 +228,40 @@ impl Frames {
         }
         let id = definitions.stack(frames);
         self.walked.insert(stack.id, (id, stack.truncated));
+    }
+
+    // Stacks of events
+
+    /// Those of the addresses of an event's stack of which it is not known what stands there.
+    pub fn unknown_of(&self, ips: &[u64]) -> Vec<u64> {
+        if self.of_events.contains_key(ips) {
+            return Vec::new();
+        }
+        ips.iter().map(|ip| ip.saturating_sub(1)).filter(|lookup| !self.knows(*lookup)).collect()
+    }
+
+    /// The stack of an event. All of its addresses are return addresses: the leaf has called the runtime.
+    pub fn event_stack(&mut self, definitions: &mut Definitions, ips: &Arc<[u64]>) -> (StackId, bool) {
+        if let Some(known) = self.of_events.get(ips) {
+            return *known;
+        }
+        let truncated = ips.len() >= MOST_EVENT_FRAMES;
+        let mut frames: Vec<FrameId> = Vec::with_capacity(ips.len() + 1);
+        if truncated {
+            frames.push(self.truncated_mark(definitions));
+        }
+        for ip in ips.iter().rev() {
+            let lookup = ip.saturating_sub(1);
+            let code = self.unwinder.classify(lookup);
+            let frame = Frame { ip: *ip, lookup, trust: Trust::Tables, code };
+            frames.push(self.name(definitions, &frame, FrameTrust::Runtime));
+        }
+        let stack = (definitions.stack(frames), truncated);
+        if self.of_events.len() >= MOST_EVENT_STACKS {
+            self.of_events.clear();
+        }
+        self.of_events.insert(Arc::clone(ips), stack);
+        stack
     }
 
     /// A stack that the agent walked; threads without managed frames have the stack without frames.

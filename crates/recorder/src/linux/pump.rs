@@ -3,6 +3,7 @@
 use super::{
     cpu::{CpuSource, Taken, TakenSample},
     define::Definitions,
+    event_samples::{EventSample, EventSamples},
     events::{Events, FromEvents},
     frames::{Frames, Unwound},
     link::{AgentLink, FromAgent},
@@ -116,6 +117,7 @@ pub(super) struct Pump {
     frames: Frames,
     requested: HashSet<u64>,
     waiting: VecDeque<Waiting>,
+    event_samples: EventSamples,
     cpu: Vec<Ready>,
     wall: Vec<Ready>,
     last_wall: Option<u64>,
@@ -149,6 +151,7 @@ impl Pump {
             frames,
             requested: HashSet::new(),
             waiting: VecDeque::new(),
+            event_samples: EventSamples::default(),
             cpu: Vec::new(),
             wall: Vec::new(),
             last_wall: None,
@@ -204,6 +207,7 @@ impl Pump {
         self.take_cpu(Duration::from_millis(10));
         self.take_agent();
         self.take_events();
+        self.settle_event_samples(false);
         self.retry_waiting(false);
         self.settle_exceptions(false);
         self.emit(now().saturating_sub(HOLD.as_nanos() as u64));
@@ -218,6 +222,11 @@ impl Pump {
 
     fn stage(&self, stage: &str) {
         self.progress().stage = stage.to_owned();
+    }
+
+    /// Whether a profiler was asked for.
+    fn runs(&self, profiler: &str) -> bool {
+        self.sources.info.profilers.iter().any(|run| run.id == profiler)
     }
 
     fn count(&mut self, profiler: &'static str, more: u64) {
@@ -280,7 +289,7 @@ impl Pump {
 
     /// Asks the agent for what waiting samples need and nobody asked for yet.
     fn ask(&mut self) {
-        let needs = self.waiting.iter().flat_map(|waiting| &waiting.needs);
+        let needs = self.waiting.iter().flat_map(|waiting| &waiting.needs).chain(self.event_samples.needs());
         let wanted: Vec<u64> = needs.copied().filter(|address| self.requested.insert(*address)).collect();
         for batch in wanted.chunks(Control::MAX_RESOLVE) {
             if self.closed || self.sources.link.send(&Control::Resolve(batch.to_vec())).is_err() {
@@ -610,13 +619,47 @@ impl Pump {
 
     fn event(&mut self, event: FromEvents) {
         match event {
+            // The events of allocations come with those of collections, which nobody may have asked for.
+            FromEvents::Gc(_) | FromEvents::Pause(_) if !self.runs("gc") => {}
             FromEvents::Gc(gc) => {
                 self.count("gc", 1);
                 self.write(&SessionRecord::Gc(gc));
             }
             FromEvents::Pause(pause) => self.write(&SessionRecord::Pause(pause)),
+            FromEvents::Allocation(allocation) => {
+                self.count("allocations", 1);
+                self.event_sample(EventSample::Allocation(allocation));
+            }
+            FromEvents::Contention(wait) => {
+                self.count("locks", 1);
+                self.event_sample(EventSample::Contention(wait));
+            }
             FromEvents::Lost(count) => self.drop_sample("EventPipe events lost by the runtime", count),
             FromEvents::Failed(message) => self.note(message),
+        }
+    }
+
+    fn event_sample(&mut self, sample: EventSample) {
+        if !self.event_samples.push(sample, &self.frames) {
+            self.drop_sample("no room while the agent resolved addresses", 1);
+        }
+    }
+
+    /// Writes what events told, as far as it is known what stands at the addresses of their stacks; all of it when
+    /// `all` is set.
+    fn settle_event_samples(&mut self, all: bool) {
+        self.ask();
+        let all = all || self.closed;
+        let records = self.event_samples.settle(
+            &mut self.frames,
+            &mut self.definitions,
+            &self.sources.target,
+            RESOLVE_LIMIT,
+            all,
+        );
+        self.write_definitions();
+        for record in records {
+            self.write(&record);
         }
     }
 
@@ -732,6 +775,13 @@ impl Pump {
         for event in rest {
             self.event(event);
         }
+        let deadline = Instant::now() + RESOLVE_LIMIT;
+        self.settle_event_samples(false);
+        while !self.event_samples.is_empty() && !self.closed && self.bye.is_none() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(2));
+            self.take_agent();
+            self.settle_event_samples(false);
+        }
         let mut reason = EndReason::Stopped;
         if !self.closed {
             let asked = self.bye.is_none().then(Instant::now);
@@ -772,6 +822,7 @@ impl Pump {
             }
         }
         self.retry_waiting(true);
+        self.settle_event_samples(true);
         self.settle_exceptions(true);
         self.emit(u64::MAX);
         self.every_second();

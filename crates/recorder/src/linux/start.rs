@@ -75,6 +75,24 @@ pub(super) fn config(
     })
 }
 
+/// The one EventPipe session for all profilers that listen to events of a runtime of this major version.
+fn event_pipe(options: &RecordOptions, major: u16) -> EventPipeConfig {
+    let mut providers: Vec<Provider> = Vec::new();
+    let wanted = options.profilers.iter().flat_map(|selection| selection.spec.event_pipe);
+    for spec in wanted.filter(|spec| (spec.runtimes.0..=spec.runtimes.1).contains(&major)) {
+        match providers.iter_mut().find(|provider| provider.name == spec.provider) {
+            Some(provider) => {
+                provider.keywords |= spec.keywords;
+                provider.level = provider.level.max(spec.level);
+            }
+            None => providers.push(Provider::new(spec.provider, spec.keywords, spec.level)),
+        }
+    }
+    // Collections need no stacks, and runtimes that can leave them out should.
+    let stacks = options.profilers.iter().any(|selection| matches!(selection.spec.id, "allocations" | "locks"));
+    EventPipeConfig { stacks, ..EventPipeConfig::new(providers) }
+}
+
 /// The engine that a launch asks the agent for: the choice is made before there is a process.
 pub(super) fn engine_for_launch(options: &RecordOptions) -> Result<CpuEngine, RecordError> {
     let own = Target::new(std::process::id())
@@ -148,13 +166,7 @@ impl Start {
         let writer = self.output.map(OutputFile::writer).transpose()?;
         let out: Out = Tee(writer, self.live);
 
-        let providers: Vec<Provider> = options
-            .profilers
-            .iter()
-            .flat_map(|selection| selection.spec.event_pipe)
-            .map(|provider| Provider::new(provider.provider, provider.keywords, provider.level))
-            .collect();
-        let config = EventPipeConfig::new(providers);
+        let config = event_pipe(options, self.link.hello.runtime[0]);
         let events = match &self.port {
             _ if config.providers.is_empty() => None,
             Some(port) => Some(Events::start(port, &config)?),
@@ -184,6 +196,8 @@ impl Start {
                         "wall" => "suspend and walk, only threads that ran since the last tick".to_owned(),
                         "exceptions" if by_events => "runtime events, adaptive sampling".to_owned(),
                         "exceptions" => "runtime callbacks, adaptive sampling".to_owned(),
+                        "allocations" if major >= 10 => "EventPipe, AllocationSampled: by chance, unbiased".to_owned(),
+                        "allocations" => "EventPipe, GCAllocationTick: one for each 100 KB, biased".to_owned(),
                         _ => "EventPipe".to_owned(),
                     },
                     rate_hz: match selection.spec.id {

@@ -87,8 +87,11 @@ function kindColor(kind, seed) {
     : `hsl(${h + jitter * 12} ${s}% ${l + 8 + jitter * 8}%)`;
 }
 
+// Exceptions and allocations have types for classes, and one row of a timeline for all of them.
+const typed = series => series.id === 'exceptions' || series.id === 'allocations';
+
 const classColor = (series, index) =>
-  series.id === 'exceptions' ? TYPE_COLORS[index % TYPE_COLORS.length] : CLASS_COLORS[series.classes[index]] || '#7d8896';
+  typed(series) ? TYPE_COLORS[index % TYPE_COLORS.length] : CLASS_COLORS[series.classes[index]] || '#7d8896';
 
 // ---------------------------------------------------------------- unpacking the data
 
@@ -128,7 +131,7 @@ const view = {
 for (const series of D.series) view.off[series.id] = new Set(series.shown.flatMap((shown, i) => shown ? [] : [i]));
 
 const current = () => D.series.find(series => series.id === view.series);
-const amount = (series, value) => series.unit === 'count' ? plural(value, 'exception') : duration(value);
+const amount = (series, value) => series.unit === 'count' ? plural(value, 'exception') : series.unit === 'bytes' ? bytes(value) : duration(value);
 
 function readHash() {
   const given = new URLSearchParams(location.hash.slice(1));
@@ -574,7 +577,7 @@ function timelineStrip() {
   const strip = el('div', { class: 'strip' }, canvas);
   const { start, width: step, rows } = series.timeline;
   const off = view.off[series.id];
-  const used = series.id === 'exceptions' ? [0] : rows.map((_, i) => i).filter(i => !off.has(i));
+  const used = typed(series) ? [0] : rows.map((_, i) => i).filter(i => !off.has(i));
   const height = 64, base = 50;
   // No more columns than can be told apart, each of whole buckets: else samples that come every few buckets look like a comb.
   const buckets = Math.max(1, Math.ceil((D.meta.duration - start) / step));
@@ -600,7 +603,7 @@ function timelineStrip() {
       const left = x(start + i * per * step), right = Math.min(width, x(start + (i + 1) * per * step));
       for (const row of used) {
         const h = column[row] / most * (base - 16);
-        g.fillStyle = series.id === 'cpu' ? (isDark() ? '#5b86c9' : '#7fa8e6') : series.id === 'exceptions' ? '#d8504d' : classColor(series, row);
+        g.fillStyle = series.id === 'cpu' ? (isDark() ? '#5b86c9' : '#7fa8e6') : series.id === 'exceptions' ? '#d8504d' : series.id === 'allocations' ? '#4d9e8c' : classColor(series, row);
         g.fillRect(left, y - h, Math.max(0.5, right - left - 0.5), h);
         y -= h;
       }
@@ -615,7 +618,7 @@ function timelineStrip() {
       g.fillRect(x(time), base, 1, 4);
       g.fillText(duration(time) === '0' ? '0 s' : duration(time), Math.min(x(time) + 4, width - 40), height - 2);
     }
-    const peak = series.unit === 'count' ? rate(most / perUnit * 1e6)
+    const peak = series.unit === 'count' ? rate(most / perUnit * 1e6) : series.unit === 'bytes' ? bytes(Math.round(most / perUnit * 1e6)) + '/s'
       : series.id === 'cpu' ? `${(most / perUnit).toFixed(2)} processors` : `${(most / perUnit).toFixed(1)} threads`;
     g.textAlign = 'right';
     g.fillText('peak ' + peak, width - 6, 11);
@@ -628,7 +631,7 @@ function timelineStrip() {
     if (column) for (const row of used) {
       if (!column[row] && series.id !== 'cpu') continue;
       const value = column[row] / (per * step);
-      lines.push(series.unit === 'count' ? ['exceptions', rate(value * 1e6)]
+      lines.push(series.unit === 'count' ? ['exceptions', rate(value * 1e6)] : series.unit === 'bytes' ? ['allocated', bytes(Math.round(value * 1e6)) + '/s']
         : series.id === 'cpu' ? ['processors busy', value.toFixed(2)] : [series.classes[row], `${value.toFixed(1)} threads`]);
     }
     const near = D.gc.pauses.filter(([at, length]) => time > at - D.meta.duration / 300 && time < at + length + D.meta.duration / 300);
@@ -865,6 +868,63 @@ function exceptionsView() {
   el('p', { class: 'hint' }, `${plural(total, 'exception')} in all, ${exact ? 'counted exactly' : 'estimated from samples'}. Messages, places and times come from the ones that were kept as samples.`)];
 }
 
+// ---------------------------------------------------------------- allocations and locks
+
+/** A method that a click shows in the flame graph of a profiler. */
+function methodCell(profiler, fn, where, more) {
+  if (fn === null) return el('span', { class: 'pm' }, 'not known');
+  const show = () => {
+    if (D.series.some(s => s.id === profiler)) view.series = profiler;
+    view.search = FN.name[fn]; view.tab = 'flame'; view.zoom = view.focus = 0;
+    render();
+  };
+  return [el('button', { title: 'Show in the flame graph', onclick: show }, FN.short[fn]), more || '', el('div', { class: 'where' }, where)];
+}
+
+const dataTable = (label, heads, rows) => el('section', { class: 'card scroll', 'aria-label': label }, el('table', { class: 'data' },
+  el('thead', {}, el('tr', {}, heads.map(([name, cls]) => el('th', { class: cls, scope: 'col' }, name)))), el('tbody', {}, rows)));
+
+function allocationsView() {
+  const { rows, samples, biased, heaps, bytes: all, objects, on } = D.allocations;
+  if (!on) return [el('section', { class: 'card empty' }, 'The allocations profiler was not part of this recording. Record with -p allocations.')];
+  if (!rows.length) return [el('section', { class: 'card empty' }, 'No allocation was sampled.')];
+  const pm = ([value, margin], write) => [write(value) + ' ', el('span', { class: 'pm' }, '± ' + write(margin))];
+  const heads = [['Bytes', 'n'], ['Share', 'n'], ['Objects', 'n'], ['Samples', 'n'], ['Type'], ['Mostly allocated at']];
+  return [
+    el('p', { class: 'hint' }, `${bytes(all[0])} ± ${bytes(all[1])} allocated${objects ? ` in ${count(objects[0])} ± ${count(objects[1])} objects` : ''}, estimated from ${plural(samples, 'sample')}; `
+      + heaps.map(([heap, of]) => `${heap} ${bytes(of[0])}`).join(', ') + '. ± is the 95 % interval.'
+      + (biased ? ' This runtime reports the object that fills up each 100 KB of a heap: shares are biased where a program allocates in a regular pattern.' : '')),
+    dataTable('Allocations', heads, rows.map(row => el('tr', {},
+      el('td', { class: 'n' }, pm(row.bytes, bytes)),
+      el('td', { class: 'n' }, percent(row.share[0]) + ' ', el('span', { class: 'pm' }, '± ' + (row.share[1] * 100).toFixed(1))),
+      el('td', { class: 'n' }, row.objects ? pm(row.objects, count) : '·'), el('td', { class: 'n' }, count(row.samples)),
+      el('td', { class: 'fn' }, row.type),
+      el('td', { class: 'fn', style: 'min-width:200px' }, methodCell('allocations', row.at, place(row.file, row.line))))))];
+}
+
+function locksView() {
+  const { rows, all, histogram, on } = D.locks;
+  if (!on) return [el('section', { class: 'card empty' }, 'The locks profiler was not part of this recording. Record with -p locks.')];
+  if (!rows.length) return [el('section', { class: 'card empty' }, 'No thread had to wait for a lock.')];
+  const heads = [['Waited', 'n'], ['Share', 'n'], ['Waits', 'n'], ['Threads', 'n'], ['p50', 'n'], ['p90', 'n'], ['p99', 'n'], ['Longest', 'n'], ['Mostly waited in'], ['Mostly held by']];
+  const times = ([, , p50, p90, p99, max]) => [p50, p90, p99, max].map(time => el('td', { class: 'n' }, duration(time)));
+  const most = Math.max(...histogram.map(([, n]) => n));
+  const bars = histogram.map(([from, n]) => {
+    const bar = el('span', { class: 'bar', 'aria-hidden': 'true' }, el('i', { class: 'total' }), el('i'));
+    bar.children[1].style.width = n / most * 100 + '%';
+    return el('tr', {}, el('td', { class: 'n' }, duration(from)), el('td', { class: 'n' }, count(n)), el('td', {}, bar));
+  });
+  return [
+    el('p', { class: 'hint' }, `${plural(all[0], 'wait')}, ${duration(all[1])} in all; p50 ${duration(all[2])}, p90 ${duration(all[3])}, p99 ${duration(all[4])}, longest ${duration(all[5])}.`
+      + (rows[0].lock ? '' : ' This runtime does not say which lock a thread waited for: waits are told apart by where they happened.')),
+    dataTable('Locks', heads, rows.map(row => el('tr', {},
+      el('td', { class: 'n' }, duration(row.waits[1])), el('td', { class: 'n' }, percent(row.share)), el('td', { class: 'n' }, count(row.waits[0])),
+      el('td', { class: 'n' }, count(row.threads)), times(row.waits),
+      el('td', { class: 'fn', style: 'min-width:200px' }, methodCell('locks', row.at, place(row.file, row.line), row.places > 1 ? ` (+${row.places - 1} other)` : '')),
+      el('td', { class: 'fn' }, row.owner ?? el('span', { class: 'pm' }, 'not known'))))),
+    dataTable('Lengths of waits', [['From', 'n'], ['Waits', 'n'], ['']], bars)];
+}
+
 // ---------------------------------------------------------------- recording
 
 function recordingView() {
@@ -895,6 +955,9 @@ const TABS = [
   { id: 'threads', title: 'Threads', make: threadsView },
   { id: 'gc', title: 'Garbage collection', make: gcView },
   { id: 'exceptions', title: 'Exceptions', make: exceptionsView },
+  // Not part of most recordings.
+  ...(D.allocations.on ? [{ id: 'allocations', title: 'Allocations', make: allocationsView }] : []),
+  ...(D.locks.on ? [{ id: 'locks', title: 'Locks', make: locksView }] : []),
   { id: 'recording', title: 'Recording', make: recordingView },
 ];
 
@@ -929,6 +992,9 @@ function tiles() {
   }
   if (D.exceptions.on) list.push(tile('Exceptions', count(D.exceptions.total), D.exceptions.total ? rate(D.exceptions.total / (D.meta.duration || 1) * 1e6) : null,
     D.exceptions.total ? `${plural(D.exceptions.rows.length, 'type')}, ${D.exceptions.exact ? 'counted exactly' : 'estimated'}` : 'none was thrown'));
+  if (D.allocations.on) list.push(tile('Allocated', bytes(D.allocations.bytes[0]), bytes(Math.round(D.allocations.bytes[0] / (D.meta.duration || 1) * 1e6)) + '/s',
+    `± ${bytes(D.allocations.bytes[1])}, ${plural(D.allocations.samples, 'sample')}`));
+  if (D.locks.on) list.push(tile('Waited for locks', (D.locks.all[1] / (D.meta.duration || 1)).toFixed(2), 'threads', D.locks.all[0] ? `${plural(D.locks.all[0], 'wait')}, longest ${duration(D.locks.all[5])}` : 'no wait'));
   if (D.gc.on) list.push(tile('GC paused', percent(D.gc.share), 'of the time', D.gc.all[0] ? `${plural(D.gc.all[0], 'pause')}, longest ${duration(D.gc.all[3])}` : 'no pause'));
   if (D.observer) list.push(tile('Cost of observing', percent(D.observer.cpu / (D.observer.since || 1)), 'of a processor',
     `${bytes(D.observer.memory)}, stopped ${duration(D.observer.stopped)}`));
@@ -940,7 +1006,7 @@ function toolbar() {
   const series = current();
   const segment = (label, options, chosen, choose) => el('div', { class: 'segments', role: 'group', 'aria-label': label },
     options.map(([id, title]) => el('button', { 'aria-pressed': String(id === chosen), onclick: () => { choose(id); view.zoom = view.focus = 0; render(); } }, title)));
-  const names = { cpu: 'CPU', wall: 'Wall', exceptions: 'Exceptions' };
+  const names = { cpu: 'CPU', wall: 'Wall', exceptions: 'Exceptions', allocations: 'Allocations', locks: 'Locks' };
   const parts = [segment('Profiler', D.series.map(s => [s.id, names[s.id] || s.id]), view.series, id => { view.series = id; })];
   const threads = [...series.byThread.entries()].filter(([id]) => id >= 0).sort((a, b) => b[1].weight - a[1].weight);
   if (view.thread !== 'all' && !series.byThread.has(Number(view.thread))) view.thread = 'all';
@@ -950,7 +1016,7 @@ function toolbar() {
   parts.push(select);
   if (view.tab === 'flame') parts.push(segment('Direction', [[false, 'Callees'], [true, 'Callers']], view.callers, callers => { view.callers = callers; }));
   parts.push(search, found);
-  if (series.classes.length > 1) parts.push(el('div', { class: 'chips', role: 'group', 'aria-label': series.id === 'exceptions' ? 'Types' : 'States' },
+  if (series.classes.length > 1) parts.push(el('div', { class: 'chips', role: 'group', 'aria-label': typed(series) ? 'Types' : 'States' },
     series.classes.map((name, i) => el('button', {
       'aria-pressed': String(!view.off[series.id].has(i)),
       onclick: () => { const off = view.off[series.id]; if (!off.delete(i)) off.add(i); view.zoom = view.focus = 0; render(); },

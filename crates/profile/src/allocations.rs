@@ -1,0 +1,170 @@
+use std::collections::HashMap;
+
+use session::{AllocationBatch, AllocationHeap, AllocationSampling, Nanos, StackId, ThreadId, ThreadState, TypeId};
+
+use crate::{Amount, Estimate, Place, Profile, Series, SeriesKind, exceptions::heaviest, series::Row};
+
+/// Heaps of objects, in the order of their index.
+pub const OBJECT_HEAPS: [AllocationHeap; 3] = [AllocationHeap::Small, AllocationHeap::Large, AllocationHeap::Pinned];
+
+/// Index of a heap in [`OBJECT_HEAPS`].
+pub fn heap_index(heap: AllocationHeap) -> usize {
+    heap as usize
+}
+
+/// A sampled allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AllocationSample {
+    /// When.
+    pub time: Nanos,
+    /// By whom.
+    pub thread: ThreadId,
+    /// Where.
+    pub stack: StackId,
+    /// Type of the object.
+    pub ty: TypeId,
+    /// Heap that it is on.
+    pub heap: AllocationHeap,
+    /// Size of the object in bytes; 0 where it is not known.
+    pub size: u64,
+    /// Allocated bytes that it stands for.
+    pub bytes: u64,
+    /// Whether the stack is cut.
+    pub truncated: bool,
+}
+
+impl AllocationSample {
+    /// Allocated objects that it stands for, where the size of the object is known.
+    pub fn objects(&self) -> Option<f64> {
+        (self.size > 0).then(|| self.bytes as f64 / self.size as f64)
+    }
+}
+
+/// Sampled allocations.
+#[derive(Clone, Debug)]
+pub struct Allocations {
+    /// Where they were made; weights are estimated bytes.
+    pub series: Series,
+    /// Single samples.
+    pub samples: Vec<AllocationSample>,
+    /// How the runtime picked them, once there are any.
+    pub sampling: Option<AllocationSampling>,
+}
+
+impl Allocations {
+    pub(crate) fn new(start: Nanos, keep_samples: bool) -> Self {
+        let series = Series::new(SeriesKind::Allocations, start, keep_samples);
+        Self { series, samples: Vec::new(), sampling: None }
+    }
+
+    pub(crate) fn add(&mut self, sample: AllocationSample) {
+        let row = Row {
+            time: sample.time,
+            thread: sample.thread,
+            stack: sample.stack,
+            state: ThreadState::Running,
+            truncated: sample.truncated,
+            weight: sample.bytes,
+        };
+        self.series.add(row, 1);
+        self.samples.push(sample);
+    }
+
+    pub(crate) fn add_batch(&mut self, batch: &AllocationBatch, inside: impl Fn(Nanos) -> bool) {
+        let mut time = batch.start;
+        for (index, delta) in batch.time_delta.iter().enumerate() {
+            time = time.wrapping_add(*delta);
+            if inside(time) {
+                self.sampling = Some(batch.sampling);
+                self.add(AllocationSample {
+                    time,
+                    thread: batch.thread[index],
+                    stack: batch.stack[index],
+                    ty: batch.ty[index],
+                    heap: batch.heap[index],
+                    size: batch.size[index],
+                    bytes: batch.bytes[index],
+                    truncated: batch.truncated[index],
+                });
+            }
+        }
+    }
+
+    /// Estimated bytes of all.
+    pub fn bytes(&self) -> Amount {
+        Amount::of(self.samples.iter().map(|sample| sample.bytes as f64))
+    }
+
+    /// Estimated number of all objects, where their sizes are known.
+    pub fn objects(&self) -> Option<Amount> {
+        objects(self.samples.iter())
+    }
+
+    /// Estimated bytes on each heap, in the order of [`OBJECT_HEAPS`].
+    pub fn heaps(&self) -> [Amount; OBJECT_HEAPS.len()] {
+        OBJECT_HEAPS.map(|heap| {
+            Amount::of(self.samples.iter().filter(|sample| sample.heap == heap).map(|sample| sample.bytes as f64))
+        })
+    }
+}
+
+/// Objects that samples stand for; `None` if the size of one of them is not known, or there is none.
+fn objects<'a>(samples: impl Iterator<Item = &'a AllocationSample> + Clone) -> Option<Amount> {
+    let known = samples.clone().next().is_some() && samples.clone().all(|sample| sample.size > 0);
+    known.then(|| Amount::of(samples.filter_map(AllocationSample::objects)))
+}
+
+/// All allocations of one type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AllocationRow {
+    /// The type.
+    pub ty: TypeId,
+    /// Number of samples.
+    pub samples: u64,
+    /// Estimated bytes.
+    pub bytes: Amount,
+    /// Estimated number of objects, where their sizes are known.
+    pub objects: Option<Amount>,
+    /// Share in the bytes of all types.
+    pub share: Estimate,
+    /// Estimated bytes on each heap, in the order of [`OBJECT_HEAPS`].
+    pub heaps: [u64; OBJECT_HEAPS.len()],
+    /// Where most bytes were allocated: the innermost method of the program, or else of .NET.
+    pub allocated_at: Option<Place>,
+}
+
+impl Profile {
+    /// Allocations by type, most bytes first.
+    pub fn allocation_rows(&self) -> Vec<AllocationRow> {
+        let mut by_type: HashMap<TypeId, Vec<&AllocationSample>> = HashMap::new();
+        for sample in &self.allocations.samples {
+            by_type.entry(sample.ty).or_default().push(sample);
+        }
+        let mut places: HashMap<StackId, Place> = HashMap::new();
+        let mut rows: Vec<AllocationRow> = by_type
+            .into_iter()
+            .map(|(ty, samples)| {
+                let (mut heaps, mut weights) = ([0_u64; OBJECT_HEAPS.len()], HashMap::new());
+                for sample in &samples {
+                    let heap = &mut heaps[heap_index(sample.heap)];
+                    *heap = heap.saturating_add(sample.bytes);
+                    let place = *places.entry(sample.stack).or_insert_with(|| self.tables.place(sample.stack));
+                    let weight: &mut u64 = weights.entry(place).or_default();
+                    *weight = weight.saturating_add(sample.bytes);
+                }
+                let weight = heaps.iter().fold(0_u64, |sum, bytes| sum.saturating_add(*bytes));
+                AllocationRow {
+                    ty,
+                    samples: samples.len() as u64,
+                    bytes: Amount::of(samples.iter().map(|sample| sample.bytes as f64)),
+                    objects: objects(samples.iter().copied()),
+                    share: self.share(SeriesKind::Allocations, weight),
+                    heaps,
+                    allocated_at: heaviest(weights),
+                }
+            })
+            .collect();
+        rows.sort_by(|a, b| b.bytes.value.total_cmp(&a.bytes.value).then(a.ty.cmp(&b.ty)));
+        rows
+    }
+}

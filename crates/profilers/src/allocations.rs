@@ -1,0 +1,36 @@
+//! `allocations`: what is allocated, by type and call stack.
+
+use crate::{Collector, EventPipeSpec, ProfilerSpec, Settings, ValueSpec};
+
+/// What it is.
+pub const SPEC: ProfilerSpec = ProfilerSpec {
+    id: "allocations",
+    summary: "Allocated bytes and objects by type and call stack",
+    description: "Estimates what is allocated from samples, about one for each 100 KB, each with type, size, heap and \
+        call stack. On .NET 10 and newer the runtime picks them by chance, each byte with the same, so estimates are \
+        unbiased. Before that it reports the object that fills up each 100 KB of a heap: good for what is large or \
+        frequent, biased where a program allocates in a regular pattern. It shows what was allocated, not what \
+        stays alive.",
+    values: &[ValueSpec { kind: "samples", unit: "count" }, ValueSpec { kind: "allocations", unit: "bytes" }],
+    params: &[],
+    // THREADS, for their names; DYNAMIC_FUNCTION_UNLOADS, for stacks through code that is freed.
+    events: (0x200, 0x4),
+    event_pipe: &[
+        // AllocationSampled.
+        EventPipeSpec {
+            provider: "Microsoft-Windows-DotNETRuntime",
+            keywords: 0x800_0000_0000,
+            level: 4,
+            runtimes: (10, u16::MAX),
+        },
+        // GCAllocationTick, which the verbose level has.
+        EventPipeSpec { provider: "Microsoft-Windows-DotNETRuntime", keywords: 0x1, level: 5, runtimes: (0, 9) },
+    ],
+    since: 3,
+    attach: true,
+};
+
+/// Nothing runs inside but what answers about addresses.
+pub(crate) fn create(_settings: &Settings) -> Option<Box<dyn Collector>> {
+    None
+}

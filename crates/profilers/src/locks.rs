@@ -1,0 +1,32 @@
+//! `locks`: waits for locks that other threads hold.
+
+use crate::{Collector, EventPipeSpec, ProfilerSpec, Settings, ValueSpec};
+
+/// What it is.
+pub const SPEC: ProfilerSpec = ProfilerSpec {
+    id: "locks",
+    summary: "Contended locks: who waited, where, for how long",
+    description: "Listens to the runtime's contention events: every time a thread has to wait for a monitor (the \
+        lock statement of C#) or a System.Threading.Lock that another thread holds, with the waiting stack and how \
+        long it took. Every wait is counted, none is sampled. From .NET 8 on the runtime also says which lock it was \
+        and which thread held it. Short waits that end by spinning are no events; semaphores, reader-writer locks \
+        and events are not seen here but by the wall profiler.",
+    values: &[ValueSpec { kind: "waits", unit: "count" }, ValueSpec { kind: "locks", unit: "nanoseconds" }],
+    params: &[],
+    // THREADS, for their names; DYNAMIC_FUNCTION_UNLOADS, for stacks through code that is freed.
+    events: (0x200, 0x4),
+    // Contention.
+    event_pipe: &[EventPipeSpec {
+        provider: "Microsoft-Windows-DotNETRuntime",
+        keywords: 0x4000,
+        level: 4,
+        runtimes: EventPipeSpec::ALL,
+    }],
+    since: 3,
+    attach: true,
+};
+
+/// Nothing runs inside but what answers about addresses.
+pub(crate) fn create(_settings: &Settings) -> Option<Box<dyn Collector>> {
+    None
+}

@@ -1,0 +1,260 @@
+//! What all formats say of allocations and of waits for locks.
+
+use profile::{BuildOptions, Filter, Profile, ProfileBuilder, SeriesKind, session::*};
+use report::Options;
+use serde_json::Value;
+use std::process::Command;
+
+const START: u64 = 1_000_000_000;
+const MS: u64 = 1_000_000;
+
+/// Two seconds: 300 samples of two types from two methods, and 20 waits for two locks.
+fn records(sampling: AllocationSampling, locks_known: bool) -> Vec<SessionRecord> {
+    let run = |id: &str| ProfilerRun { id: id.into(), engine: "EventPipe".into(), rate_hz: None, params: vec![] };
+    let mut records = vec![SessionRecord::Info(SessionInfo {
+        tool_version: "0.1.0".into(),
+        pid: 7,
+        process_name: "shop".into(),
+        command_line: "dotnet shop.dll".into(),
+        runtime: "10.0.0".into(),
+        platform: "linux-x64".into(),
+        entry: Entry::Attached,
+        start_unix_ms: 1_700_000_000_000,
+        start: START,
+        cpus: 2,
+        profilers: vec![run("allocations"), run("locks")],
+    })];
+    for (id, name) in ["main", "worker"].into_iter().enumerate() {
+        let (started, ended) = (None, None);
+        let thread = ThreadDef {
+            id: ThreadId(id as u32),
+            os_tid: 7 + id as u32,
+            name: Some(name.into()),
+            managed: true,
+            started,
+            ended,
+        };
+        records.push(SessionRecord::Thread(thread));
+    }
+    for (id, name) in ["shop.dll", "System.Private.CoreLib.dll"].into_iter().enumerate() {
+        let (name, path) = (name.into(), format!("/app/{name}"));
+        records.push(SessionRecord::Module(ModuleDef {
+            id: ModuleId(id as u32),
+            managed: true,
+            name,
+            path,
+            build_id: None,
+        }));
+    }
+    let functions = [
+        ("Shop.App", "Main", 0),
+        ("Shop.Orders", "Read", 0),
+        ("System.String", "Concat", 1),
+        ("Shop.Stock", "Take", 0),
+        ("System.Threading.Monitor", "Enter", 1),
+    ];
+    for (id, (type_name, name, module)) in functions.into_iter().enumerate() {
+        let id = id as u32;
+        records.push(SessionRecord::Function(FunctionDef {
+            id: FunctionId(id),
+            kind: FunctionKind::Managed,
+            module: Some(ModuleId(module)),
+            type_name: type_name.into(),
+            name: name.into(),
+            parameters: "()".into(),
+            state_machine: None,
+        }));
+        let line = (module == 0).then(|| SourceLine { file: format!("/src/{name}.cs"), line: 10 + id });
+        records.push(SessionRecord::Frame(FrameDef {
+            id: FrameId(id),
+            function: FunctionId(id),
+            line,
+            trust: FrameTrust::Runtime,
+        }));
+    }
+    // 0: Main, 1: Main > Read, 2: Main > Read > Concat, 3: Main > Take, 4: Main > Take > Enter.
+    for (id, (parent, frame)) in
+        [(None, 0), (Some(0), 1), (Some(1), 2), (Some(0), 3), (Some(3), 4)].into_iter().enumerate()
+    {
+        records.push(SessionRecord::Stack(StackDef {
+            id: StackId(id as u32),
+            parent: parent.map(StackId),
+            frame: FrameId(frame),
+        }));
+    }
+    for (id, name) in ["string", "byte[]"].into_iter().enumerate() {
+        records.push(SessionRecord::Type(TypeDef { id: TypeId(id as u32), name: name.into() }));
+    }
+    let mut allocations = AllocationBatch { sampling, start: START, ..AllocationBatch::default() };
+    for sample in 0..300_u64 {
+        let large = sample % 3 == 0;
+        allocations.time_delta.push(5 * MS);
+        allocations.thread.push(ThreadId(0));
+        allocations.stack.push(StackId(if large { 1 } else { 2 }));
+        allocations.ty.push(TypeId(large.into()));
+        allocations.heap.push(if large { AllocationHeap::Large } else { AllocationHeap::Small });
+        allocations.size.push(if large { 200_000 } else { 100 });
+        allocations.bytes.push(if large { 230_000 } else { 102_450 });
+        allocations.truncated.push(false);
+    }
+    records.push(SessionRecord::Allocations(allocations));
+    let mut waits = ContentionBatch { start: START, ..ContentionBatch::default() };
+    for wait in 0..20_u64 {
+        let hot = wait % 2 == 0;
+        waits.time_delta.push(50 * MS);
+        waits.thread.push(ThreadId(1));
+        waits.stack.push(StackId(if hot { 4 } else { 1 }));
+        waits.duration.push(if hot { 8 * MS } else { 2 * MS });
+        waits.lock.push(if locks_known { 0x7f00 + u64::from(hot) } else { 0 });
+        waits.owner.push((locks_known && hot).then_some(ThreadId(0)));
+        waits.truncated.push(false);
+    }
+    records.push(SessionRecord::Contentions(waits));
+    records.push(SessionRecord::End(SessionEnd {
+        time: START + 2000 * MS,
+        reason: EndReason::Stopped,
+        exit_code: None,
+    }));
+    records
+}
+
+fn profile(sampling: AllocationSampling, locks_known: bool) -> Profile {
+    let mut builder = ProfileBuilder::new(BuildOptions { keep_samples: true, ..BuildOptions::default() });
+    records(sampling, locks_known).iter().for_each(|record| builder.add(record).unwrap());
+    builder.finish(false).unwrap()
+}
+
+fn render(profile: &Profile, id: &str, options: &Options) -> Vec<u8> {
+    let mut out = Vec::new();
+    report::exporter(id).unwrap().write(profile, options, &mut out).unwrap();
+    out
+}
+
+fn text(profile: &Profile, id: &str, options: &Options) -> String {
+    String::from_utf8(render(profile, id, options)).unwrap()
+}
+
+#[test]
+fn text_page() {
+    insta::assert_snapshot!(text(&profile(AllocationSampling::Random, true), "text", &Options::default()));
+}
+
+#[test]
+fn markdown_page_of_an_old_runtime() {
+    insta::assert_snapshot!(text(&profile(AllocationSampling::Tick, false), "markdown", &Options::default()));
+}
+
+#[test]
+fn json_has_estimates_with_their_errors() {
+    let json: Value =
+        serde_json::from_str(&text(&profile(AllocationSampling::Random, true), "json", &Options::default())).unwrap();
+    let allocations = &json["allocations"];
+    assert_eq!((&allocations["sampling"], &allocations["samples"]), (&"random".into(), &300.into()));
+    let bytes = &allocations["types"][0]["bytes"];
+    assert_eq!((&allocations["types"][0]["type_name"], &bytes["value"]), (&"byte[]".into(), &23_000_000.0.into()));
+    // A hundred samples of equal weight: 1.96 times ten of them.
+    assert!((bytes["margin"].as_f64().unwrap() - 1.96 * 2_300_000.0).abs() < 1000.0, "{bytes}");
+    let objects = |row: usize| allocations["types"][row]["objects"]["value"].as_f64().unwrap().round();
+    assert_eq!((objects(0), objects(1)), (115.0, 204_900.0));
+    // The innermost method of the program, not of .NET.
+    assert_eq!(
+        json["functions"][allocations["types"][1]["allocated_at"]["function"].as_u64().unwrap() as usize]["method"],
+        "Read"
+    );
+    assert_eq!(allocations["heaps"]["large_objects"]["value"], 23_000_000.0);
+    assert_eq!(json["series"][0]["unit"], "bytes");
+
+    let locks = json["locks"]["locks"].as_array().unwrap();
+    assert_eq!((&locks[0]["lock"], &locks[1]["lock"]), (&"0x7f01".into(), &"0x7f00".into()));
+    assert_eq!((&locks[0]["share"], &locks[0]["owner"], &locks[1]["owner"]), (&0.8.into(), &0.into(), &Value::Null));
+    assert_eq!(json["functions"][locks[0]["waited_at"]["function"].as_u64().unwrap() as usize]["method"], "Take");
+    let waits = &json["locks"]["waits_ns"];
+    assert_eq!((&waits["count"], &waits["total"], &waits["p50"]), (&20.into(), &(100 * MS).into(), &(2 * MS).into()));
+    assert_eq!((&waits["p90"], &waits["max"]), (&(8 * MS).into(), &(8 * MS).into()));
+    assert_eq!(waits["histogram"], serde_json::json!([{"from": 1 << 20, "count": 10}, {"from": 1 << 22, "count": 10}]));
+}
+
+#[test]
+fn filters_pick_from_both() {
+    let all = profile(AllocationSampling::Random, true);
+    let filter = Filter { text: Some("concat".into()), ..Filter::default() };
+    let some = all.filtered(&filter).unwrap();
+    assert_eq!((some.allocations.samples.len(), some.locks.waits.len()), (200, 0));
+    let filter = Filter { time: Some(0..505 * MS), ..Filter::default() };
+    let some = all.filtered(&filter).unwrap();
+    assert_eq!((some.allocations.samples.len(), some.locks.waits.len()), (100, 10));
+    assert_eq!(some.series(SeriesKind::Locks).totals.weight, 50 * MS);
+}
+
+#[test]
+fn formats_of_other_tools_weigh_bytes_and_waited_time() {
+    let profile = profile(AllocationSampling::Random, true);
+    let of = |series| Options { series: Some(series), ..Options::default() };
+    let collapsed = text(&profile, "collapsed", &of(SeriesKind::Allocations));
+    assert!(
+        collapsed.contains("main (7);Shop.App.Main();Shop.Orders.Read();System.String.Concat() 20490000\n"),
+        "{collapsed}"
+    );
+    let collapsed = text(&profile, "collapsed", &of(SeriesKind::Locks));
+    assert!(collapsed.contains("System.Threading.Monitor.Enter() 80000000\n"), "{collapsed}");
+    let speedscope: Value = serde_json::from_str(&text(&profile, "speedscope", &Options::default())).unwrap();
+    let units: Vec<_> =
+        speedscope["profiles"].as_array().unwrap().iter().map(|p| (&p["unit"], &p["endValue"])).collect();
+    assert_eq!(units, [(&"bytes".into(), &43_490_000.into()), (&"nanoseconds".into(), &(100 * MS).into())]);
+    let firefox: Value = serde_json::from_str(&text(&profile, "firefox", &Options::default())).unwrap();
+    let thread = &firefox["threads"][0];
+    assert_eq!(thread["samples"]["weightType"], "bytes");
+    assert_eq!(thread["samples"]["weight"][0], 230_000);
+    assert_eq!(firefox["threads"][1]["markers"]["length"], 20);
+}
+
+#[test]
+fn go_tool_pprof_reads_bytes_objects_and_types() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = folder.path().join("profile.pb.gz");
+    std::fs::write(&file, render(&profile(AllocationSampling::Random, true), "pprof", &Options::default())).unwrap();
+    let pprof = |arguments: &[&str]| {
+        let mut command = Command::new("go");
+        command.args(["tool", "pprof"]).args(arguments).arg(&file);
+        let output = command.env("HOME", folder.path()).env("PPROF_TMPDIR", folder.path()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let objects = pprof(&["-top", "-sample_index=allocated_objects"]);
+    assert!(objects.contains("204900"), "{objects}");
+    let bytes = pprof(&["-top", "-sample_index=allocations", "-tagfocus=type=string"]);
+    assert!(bytes.contains("19.54MB") && !bytes.contains("21.93MB"), "{bytes}");
+    let locks = pprof(&["-top", "-sample_index=locks"]);
+    assert!(locks.contains("80ms"), "{locks}");
+}
+
+#[test]
+fn the_page_has_a_tab_for_each() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let page = folder.path().join("page.html");
+    let known = text(&profile(AllocationSampling::Tick, true), "html", &Options::default());
+    std::fs::write(&page, known).unwrap();
+    for (tab, parts) in [
+        ("allocations", &["41.5 MB", "byte[]", "Orders.Read", "large objects", "object that fills up each 100 KB"][..]),
+        ("locks", &["20 waits", "100 ms", "Stock.Take", "80.0 %", "not known", "4.19 ms"]),
+        ("flame&series=allocations", &["All 1 thread", "Flame graph"]),
+        ("flame&series=locks", &["Flame graph"]),
+    ] {
+        let flags = [
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+            "--virtual-time-budget=8000",
+            "--dump-dom",
+        ];
+        let home = format!("--user-data-dir={}", folder.path().join("home").display());
+        let url = format!("file://{}#tab={tab}", page.display());
+        let output = Command::new("chromium").args(flags).arg(home).arg(url).output().unwrap();
+        let document = String::from_utf8_lossy(&output.stdout).into_owned();
+        let shown = document.split("<script").next().unwrap().to_owned() + document.rsplit("</script>").next().unwrap();
+        for part in parts {
+            assert!(shown.contains(part), "{tab}: `{part}` is missing in {shown}");
+        }
+    }
+}
