@@ -102,21 +102,8 @@ struct ThreadSlot {
     seen_tcb: AtomicU64,
     /// Time of the sample that was asked for; 0 if there was none to be had.
     sampled: AtomicU64,
-    /// The alternate stack that the visit swapped: unmapped when the thread is gone.
-    old_alternate: AtomicU64,
-    old_alternate_size: AtomicU64,
-}
-
-impl ThreadSlot {
-    /// Gives back what the visit took from a thread that is gone.
-    fn unmap_old_alternate(&self) {
-        let size = self.old_alternate_size.swap(0, Ordering::SeqCst) as usize;
-        let start = self.old_alternate.swap(0, Ordering::SeqCst) as *mut libc::c_void;
-        if !start.is_null() {
-            // SAFETY: the runtime mapped it in this very form for a thread that is gone, and was told of another.
-            unsafe { libc::munmap(start, size) };
-        }
-    }
+    /// The large alternate stack that the visit gave it; 0 if it gave none.
+    alternate: AtomicU64,
 }
 
 const NOT_VISITED: u32 = 0;
@@ -256,6 +243,7 @@ impl SignalEngine {
                 visited.push(index);
                 continue;
             }
+            slot.alternate.store(0, Ordering::SeqCst);
             slot.visit.store(NOT_VISITED, Ordering::SeqCst);
             slot.tid.store(tid, Ordering::SeqCst);
             if send(tid, index) {
@@ -347,7 +335,7 @@ impl SignalEngine {
                 && let Some(slot) = self.shared.threads.get(index as usize)
             {
                 slot.tid.store(0, Ordering::SeqCst);
-                slot.unmap_old_alternate();
+                slot.alternate.store(0, Ordering::SeqCst);
                 let _ = self.free.push(index);
             }
             return;
@@ -360,7 +348,7 @@ impl SignalEngine {
             if let Some(slot) = self.shared.threads.get(timer.index as usize) {
                 slot.high.store(0, Ordering::SeqCst);
                 slot.tid.store(0, Ordering::SeqCst);
-                slot.unmap_old_alternate();
+                slot.alternate.store(0, Ordering::SeqCst);
             }
             let _ = self.free.push(timer.index);
             false
@@ -655,6 +643,7 @@ unsafe fn handle(shared: &Shared, info: &SigInfo, context: &mut libc::ucontext_t
     match info.code {
         SI_TIMER => {
             let begun = clock::monotonic();
+            keep_alternate(thread, context);
             // SAFETY: the caller's contract.
             unsafe { sample(shared, thread, info.overrun_or_uid, context, begun) };
             let step = clock::monotonic().wrapping_sub(begun) / TIME_STEP;
@@ -691,6 +680,47 @@ fn stack_pointer(_context: &libc::ucontext_t) -> u64 {
     0
 }
 
+/// Sets the large alternate stack again where something has put the small one back.
+fn keep_alternate(thread: &ThreadSlot, context: &mut libc::ucontext_t) {
+    let now = context.uc_stack;
+    let large = thread.alternate.load(Ordering::Relaxed);
+    let on_it =
+        (now.ss_sp as u64..(now.ss_sp as u64).wrapping_add(now.ss_size as u64)).contains(&stack_pointer(context));
+    if large != 0 && is_small(&now) && !on_it {
+        context.uc_stack = libc::stack_t { ss_sp: large as *mut libc::c_void, ss_flags: 0, ss_size: ALTERNATE_STACK };
+    }
+}
+
+/// Replaces an alternate stack in what the kernel has saved on it.
+///
+/// The runtime handles a fault in managed code on the thread's own stack, while the signal's frame still lies on the
+/// alternate one. If it returns through that frame, the kernel sets the alternate stack that it finds there
+/// (`restore_altstack`, kernel/signal.c): the small one, and with a timer armed that would be the end of the process.
+///
+/// # Safety
+///
+/// The old stack is the calling thread's, which is not on it.
+unsafe fn replace_saved(old: &libc::stack_t, new: &libc::stack_t) {
+    const GUARD: usize = 4096;
+    let words = old.ss_size.saturating_sub(GUARD) / size_of::<usize>();
+    // SAFETY: behind the guard page all of it is mapped: the kernel writes there.
+    let first = unsafe { old.ss_sp.cast::<u8>().add(GUARD).cast::<usize>() };
+    if !first.is_aligned() {
+        return;
+    }
+    // `stack_t`: address, flags, size (asm-generic/signal.h).
+    for index in 0..words.saturating_sub(2) {
+        // SAFETY: all three words lie in the stack.
+        unsafe {
+            let (address, size) = (first.add(index), first.add(index + 2));
+            if address.read_volatile() == old.ss_sp as usize && size.read_volatile() == old.ss_size {
+                address.write_volatile(new.ss_sp as usize);
+                size.write_volatile(new.ss_size);
+            }
+        }
+    }
+}
+
 /// The one visit: swaps the alternate stack, and tells where the thread's stack is.
 ///
 /// # Safety
@@ -706,10 +736,11 @@ unsafe fn visited(thread: &ThreadSlot, context: &mut libc::ucontext_t) {
             Some(new) if !on_it => {
                 // The kernel sets this stack as the handler returns. `mmap` and `munmap` are plain system calls.
                 context.uc_stack = new;
-                // The old one is kept: a thread that throws for a null reference runs on its own stack again while
-                // it still needs what the kernel and the runtime have put there.
-                thread.old_alternate.store(old.ss_sp as u64, Ordering::SeqCst);
-                thread.old_alternate_size.store(old.ss_size as u64, Ordering::SeqCst);
+                // The old one is kept, for ever: a thread that throws for a null reference runs on its own stack
+                // again while it still needs what the kernel and the runtime have put there.
+                // SAFETY: the thread's own alternate stack, on which it is not; nobody else uses it.
+                unsafe { replace_saved(&old, &new) };
+                thread.alternate.store(new.ss_sp as u64, Ordering::SeqCst);
             }
             Some(new) => {
                 // SAFETY: just made, and nobody's.
