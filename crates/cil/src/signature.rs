@@ -163,6 +163,56 @@ impl Primitive {
         })
     }
 
+    /// The C# keyword; `System.TypedReference` has none and comes with its name.
+    #[must_use]
+    pub const fn keyword(self) -> &'static str {
+        match self {
+            Self::Void => "void",
+            Self::Boolean => "bool",
+            Self::Char => "char",
+            Self::I1 => "sbyte",
+            Self::U1 => "byte",
+            Self::I2 => "short",
+            Self::U2 => "ushort",
+            Self::I4 => "int",
+            Self::U4 => "uint",
+            Self::I8 => "long",
+            Self::U8 => "ulong",
+            Self::R4 => "float",
+            Self::R8 => "double",
+            Self::String => "string",
+            Self::TypedByRef => "System.TypedReference",
+            Self::IntPtr => "nint",
+            Self::UIntPtr => "nuint",
+            Self::Object => "object",
+        }
+    }
+
+    /// The name of the type in the core library.
+    #[must_use]
+    pub const fn full_name(self) -> &'static str {
+        match self {
+            Self::Void => "System.Void",
+            Self::Boolean => "System.Boolean",
+            Self::Char => "System.Char",
+            Self::I1 => "System.SByte",
+            Self::U1 => "System.Byte",
+            Self::I2 => "System.Int16",
+            Self::U2 => "System.UInt16",
+            Self::I4 => "System.Int32",
+            Self::U4 => "System.UInt32",
+            Self::I8 => "System.Int64",
+            Self::U8 => "System.UInt64",
+            Self::R4 => "System.Single",
+            Self::R8 => "System.Double",
+            Self::String => "System.String",
+            Self::TypedByRef => "System.TypedReference",
+            Self::IntPtr => "System.IntPtr",
+            Self::UIntPtr => "System.UIntPtr",
+            Self::Object => "System.Object",
+        }
+    }
+
     /// The name in ILAsm.
     #[must_use]
     pub const fn ilasm(self) -> &'static str {
@@ -294,6 +344,14 @@ impl TypeSig {
         decoder.end(sig)
     }
 
+    /// Decodes the type at the start of a blob, whatever follows it.
+    ///
+    /// # Errors
+    /// The blob does not begin with a type.
+    pub fn decode_start(blob: &[u8]) -> Result<Self, SignatureError> {
+        Decoder::new(blob).type_sig(0)
+    }
+
     /// Encodes it.
     ///
     /// # Errors
@@ -402,6 +460,14 @@ impl MethodSig {
             sig.sentinel = Some(sig.parameters.len());
         }
         decoder.end(sig)
+    }
+
+    /// Decodes the signature at the start of a blob, whatever follows it.
+    ///
+    /// # Errors
+    /// The blob does not begin with a method signature.
+    pub fn decode_start(blob: &[u8]) -> Result<Self, SignatureError> {
+        Decoder::new(blob).method_sig(0)
     }
 
     /// What a call of it does to the stack.
@@ -964,6 +1030,8 @@ mod tests {
         assert_eq!(decode_method_spec(&[0x0a, 0x01, 0x08]), Ok(vec![INT]));
         assert!(matches!(MethodSig::decode(&[0x06, 0x08]), Err(SignatureError::BadKind { .. })));
         assert_eq!(decode_field(&[0x06, 0x0e, 0x0e]), Err(SignatureError::Trailing { offset: 2 }));
+        assert_eq!(TypeSig::decode_start(&[0x0e, 0x0e]), Ok(TypeSig::Primitive(Primitive::String)));
+        assert_eq!(MethodSig::decode_start(&[0, 0, 0x01, 0x0e]), MethodSig::decode(&[0, 0, 0x01]));
         // vararg void (int32, ..., string), then the same without variable arguments as C++/CLI writes it.
         for (blob, sentinel) in [(&[0x05, 0x02, 0x01, 0x08, 0x41, 0x0e][..], 1), (&[0x05, 0x01, 0x01, 0x08, 0x41], 1)] {
             let sig = MethodSig::decode(blob).unwrap();
@@ -987,7 +1055,7 @@ mod tests {
 
     #[test]
     fn depth_is_bounded() {
-        let mut deep = vec![element::SZARRAY; 10_000];
+        let mut deep = vec![element::SZARRAY; 1 << 20];
         deep.push(Primitive::I4 as u8);
         assert_eq!(TypeSig::decode(&deep), Err(SignatureError::TooDeep { offset: MAX_DEPTH as usize + 1 }));
         // A function pointer that returns a function pointer that …

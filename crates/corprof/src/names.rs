@@ -437,7 +437,7 @@ impl NameResolver {
             }
             (_, None) => Arc::from(""),
         };
-        let sig = MethodSig::decode(props.signature);
+        let sig = MethodSig::decode_start(props.signature);
         let generics = sig.as_ref().map_or(0, |sig| sig.generic_parameters);
         let method_params = if generics > 0 { generic_names(&module.metadata, info.token)? } else { Vec::new() };
         if !method_params.is_empty() {
@@ -478,7 +478,7 @@ impl NameResolver {
         let module = dynamic.module.and_then(|module| self.module_entry(module).ok());
         let mut parameters = String::new();
         if !dynamic.signature.is_empty() {
-            match MethodSig::decode(dynamic.signature) {
+            match MethodSig::decode_start(dynamic.signature) {
                 Ok(sig) => {
                     let scope = Scope { module: module.as_deref(), type_params: &[], method_params: &[] };
                     self.write_parameters(&mut parameters, &sig, &scope, |_| "ref ");
@@ -733,7 +733,7 @@ impl NameResolver {
             return;
         };
         if let Ok(spec) = TypeSpec::try_from(token) {
-            let sig = module.metadata.type_spec_signature(spec).map(TypeSig::decode);
+            let sig = module.metadata.type_spec_signature(spec).map(TypeSig::decode_start);
             match sig {
                 Ok(Ok(sig)) => self.write_type(out, &sig, scope, depth),
                 _ => out.push_str(UNKNOWN),
