@@ -54,7 +54,7 @@ const PROBE: Duration = Duration::from_secs(30);
 pub enum Missing {
     /// Fail with the command that helps.
     Fail,
-    /// Say so and go on.
+    /// Say so and go on, but only where nothing can be installed: where it can, that is a failure as well.
     NotRun,
 }
 
@@ -65,8 +65,8 @@ pub fn check(missing: Missing) -> Result<Outcome> {
         && let Err(error) = debian_compiler()
     {
         return match missing {
-            Missing::Fail => Err(error),
-            Missing::NotRun => Ok(Outcome::NotRun(format!("{error:#}"))),
+            Missing::NotRun if !debian::may_install() => Ok(Outcome::NotRun(format!("{error:#}"))),
+            Missing::Fail | Missing::NotRun => Err(error),
         };
     }
     // A folder of its own, so that checks and ordinary builds do not throw away each other's results.
@@ -103,6 +103,11 @@ fn command(platform: &Platform, debian: bool, target: &Path) -> Result<Command> 
         Scope::Only(packages) => command.args(packages.iter().flat_map(|package| ["--package", package])),
     };
     command.env("CARGO_TARGET_DIR", target);
+    if platform.triple.ends_with("-musl") {
+        // Only code that links the C library dynamically can be a library that a process loads.
+        let variable = format!("CARGO_TARGET_{}_RUSTFLAGS", platform.triple.replace('-', "_").to_uppercase());
+        command.env(variable, "-Ctarget-feature=-crt-static");
+    }
     // The program carries the agent; a check needs no real one.
     let agent = target.join("no-agent");
     if !agent.is_file() {
@@ -125,6 +130,11 @@ fn command(platform: &Platform, debian: bool, target: &Path) -> Result<Command> 
 /// Makes sure of a compiler of the distribution that is new enough and has the source of its standard library.
 fn debian_compiler() -> Result<()> {
     if usable().is_err() {
+        // The first release of the distribution has an older compiler of the same package name; only fresh lists
+        // know the newer one.
+        if debian::may_install() {
+            debian::update()?;
+        }
         debian::install("a compiler with the source of its standard library", PACKAGES)?;
     }
     usable().with_context(|| format!("the packages {} do not fit together", PACKAGES.join(", ")))

@@ -2,7 +2,7 @@
 
 use crate::collectors::Collectors;
 use crate::counters::Counters;
-use crate::exception_events::EventClasses;
+use crate::exception_events::{EventClasses, EventState};
 use crate::exception_layout::ExceptionLayout;
 use crate::live_threads::LiveThreads;
 use crate::os::clock;
@@ -59,6 +59,8 @@ pub struct Agent {
     exception_layout: OnceLock<Option<ExceptionLayout>>,
     /// Exception classes that are known by name, where exceptions come as events.
     pub event_classes: EventClasses,
+    /// How far exceptions are followed, where they come as events.
+    pub event_state: EventState,
     event_session: Mutex<Option<EventPipeSession>>,
     collectors: Collectors,
     signals: RwLock<Option<SignalEngine>>,
@@ -117,6 +119,7 @@ impl Agent {
             memory: OwnMemory::default(),
             exception_layout: OnceLock::new(),
             event_classes: if by_events(event_mask) { EventClasses::with_room() } else { EventClasses::default() },
+            event_state: EventState::default(),
             event_session: Mutex::default(),
             signals: RwLock::default(),
             threads: Mutex::default(),
@@ -290,9 +293,9 @@ impl Agent {
         by_events(self.event_mask)
     }
 
-    /// Keeps the session of events until it is taken.
-    pub fn keep_events(&self, session: EventPipeSession) {
-        *lock(&self.event_session) = Some(session);
+    /// Keeps the session of events until it is taken; returns the one before it.
+    pub fn keep_events(&self, session: EventPipeSession) -> Option<EventPipeSession> {
+        lock(&self.event_session).replace(session)
     }
 
     /// The session of events, where one runs.

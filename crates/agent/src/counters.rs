@@ -34,6 +34,8 @@ counters! {
     stopped = "nanoseconds stopped";
     /// Ticks that came so late that they were left out.
     late_ticks = "ticks left out";
+    /// Ticks left out because the world would have stood still for too much of the time.
+    spared_ticks = "ticks left out to spare the target";
     /// Suspensions that the runtime refused.
     refused_suspensions = "suspensions refused";
     /// Threads that did not copy themselves when they were asked to, for a comparison.

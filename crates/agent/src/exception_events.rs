@@ -5,26 +5,36 @@
 //! callbacks of `COR_PRF_MONITOR_EXCEPTIONS` come in that very gap and let collections in, whatever a profiler does
 //! in them, so that programs die in seconds. Events of the runtime's own tracing do not: an EventPipe session whose
 //! events come to a callback on the throwing thread tells type, message and catcher as well.
+//!
+//! Four events come for each exception, and the three that tell of its way to the catcher cost three quarters. In a
+//! storm these are therefore asked for now and then only ([`Storm`]): every exception is counted still.
 
 use crate::agent::Agent;
 use crate::context::Context;
-use crate::os::threads::OwnThread;
+use crate::os::{clock, threads::OwnThread};
 use corprof::abi::COR_PRF_EVENTPIPE_LEVEL;
 use corprof::ids::FunctionId;
-use corprof::info::{EventPipeSession, ProviderConfig};
+use corprof::info::ProviderConfig;
 use profilers::{CallbackCx, CallbackSample, Class, Function, Object};
+use std::cell::Cell;
 use std::sync::atomic::{
-    AtomicUsize,
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use wire::Nanos;
+use wire::{LogLevel, Nanos};
 
 /// `ExceptionThrown_V1` and `ExceptionCatchStart` (ClrEtwAll.man).
 const THROWN: u32 = 80;
 const CATCH_START: u32 = 250;
-/// `ExceptionKeyword`; catches are of level informational.
+/// `ExceptionKeyword`; throws are of level error, all else of level informational.
 const KEYWORD: u64 = 0x8000;
+/// Exceptions per second from which on not every catch is followed.
+const STORM_RATE: u64 = 5_000;
+/// How long the rate is looked at, and how long catches are followed at a time in a storm.
+const LOOK: Nanos = 100_000_000;
+/// How long they are then not followed.
+const PAUSE: Nanos = 2_000_000_000;
 /// Most bytes of a message that are kept: 4096 UTF-16 units.
 const MESSAGE_BYTES: usize = 8192;
 /// Stands in a slot whose name is being written. No class has this number: those of events are odd.
@@ -46,7 +56,7 @@ pub fn needed(version: [u16; 4]) -> bool {
 /// outside of callbacks: so it is done on a thread that then ends.
 pub fn start(agent: &Arc<Agent>) -> Result<(), String> {
     let for_thread = Arc::clone(agent);
-    let started = on_own_thread(move || start_here(&for_thread).map(|session| for_thread.keep_events(session)));
+    let started = on_own_thread(move || switch_here(&for_thread, true));
     started.map_err(|error| error.to_string())?.unwrap_or(Ok(())).map_err(|error| error.to_string())
 }
 
@@ -74,14 +84,134 @@ fn on_own_thread<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -
     Ok(result.take())
 }
 
-fn start_here(agent: &Agent) -> corprof::Result<EventPipeSession> {
+/// Replaces the session by one that tells catches too, or throws only. For a moment two run, so that nothing is
+/// missed; see [`EventState::is_second`].
+fn switch_here(agent: &Agent, catches: bool) -> corprof::Result<()> {
+    let state = &agent.event_state;
+    let switch = state.switches.fetch_add(1, Relaxed).wrapping_add(1);
+    state.switching.store(true, Release);
+    state.catches.store(0, Release);
+    let mut done = replace_session(agent, catches);
+    if !catches && done.is_ok() {
+        // As a session stops the runtime reckons the level of its provider with that session still in it, and goes on
+        // to prepare events that nobody gets. It reckons anew with the next one.
+        done = replace_session(agent, catches);
+    }
+    state.switching.store(false, Release);
+    // If it failed all is as it was, and nothing is switched again.
+    state.catches.store(if catches == done.is_ok() { switch } else { 0 }, Release);
+    done
+}
+
+fn replace_session(agent: &Agent, catches: bool) -> corprof::Result<()> {
     let provider = ProviderConfig {
         name: "Microsoft-Windows-DotNETRuntime".to_owned(),
         keywords: KEYWORD,
-        level: COR_PRF_EVENTPIPE_LEVEL::INFORMATIONAL,
+        level: if catches { COR_PRF_EVENTPIPE_LEVEL::INFORMATIONAL } else { COR_PRF_EVENTPIPE_LEVEL::ERROR },
         arguments: None,
     };
-    agent.runtime.info().start_event_pipe_session(&[provider], false)
+    let session = agent.runtime.info().start_event_pipe_session(&[provider], false)?;
+    // Waits for the events of the old one that are under way.
+    drop(agent.keep_events(session));
+    Ok(())
+}
+
+/// How exceptions are followed at the moment. Shared by all threads that throw.
+#[derive(Debug, Default)]
+pub struct EventState {
+    throws: AtomicU64,
+    switches: AtomicU32,
+    /// Whether sessions are being switched, so that two may run.
+    switching: AtomicBool,
+    /// Number of the switch since which catches are told; 0 while they are not.
+    catches: AtomicU32,
+}
+
+thread_local! {
+    // Without a destructor: one that runs at the end of a thread of the target would keep the library mapped.
+    /// Where the data of this thread's last throw were, and when it was dealt with, while sessions were switched.
+    static FIRST: Cell<(usize, Nanos)> = const { Cell::new((0, 0)) };
+}
+
+/// Two sessions get an event one right after the other; the next exception takes several times as long to come.
+const SAME_EVENT: Nanos = 1_500;
+
+impl EventState {
+    /// Whether this is an event that another session has told already. While two run, each event comes twice on its
+    /// thread, one right after the other and with its data at the same place.
+    fn is_second(&self, data: &[u8], now: impl Fn() -> Nanos) -> bool {
+        self.switching.load(Acquire)
+            && FIRST.try_with(Cell::get).is_ok_and(|(at, dealt_with)| {
+                at == data.as_ptr().addr() && now().saturating_sub(dealt_with) < SAME_EVENT
+            })
+    }
+
+    /// To be called at the end of each event that was no second one.
+    fn dealt_with(&self, data: &[u8], now: impl Fn() -> Nanos) {
+        if self.switching.load(Acquire) {
+            let _ = FIRST.try_with(|first| first.set((data.as_ptr().addr(), now())));
+        }
+    }
+}
+
+/// Decides how far exceptions are followed, by how many there are.
+#[derive(Debug)]
+pub struct Storm {
+    looked: Nanos,
+    throws: u64,
+    /// When catches are to be followed again; `None` while they are.
+    resume: Option<Nanos>,
+    /// The runtime refused to go the other way.
+    stuck: bool,
+    told: bool,
+}
+
+impl Storm {
+    /// Catches are followed.
+    pub fn new(now: Nanos) -> Self {
+        Self { looked: now, throws: 0, resume: None, stuck: false, told: false }
+    }
+
+    /// To be called every [`LOOK`] or so.
+    pub fn look(&mut self, agent: &Arc<Agent>, now: Nanos) {
+        let Some(catches) = self.next(agent.event_state.throws.load(Relaxed), now) else { return };
+        let for_thread = Arc::clone(agent);
+        let switched = on_own_thread(move || switch_here(&for_thread, catches));
+        if !matches!(switched, Ok(Some(Ok(())))) {
+            self.stuck = true;
+            agent.log(LogLevel::Warning, "the runtime does not let exceptions be followed otherwise".to_owned());
+        } else if !catches && !self.told {
+            self.told = true;
+            let text = format!(
+                "there are more than {STORM_RATE} exceptions per second: all are counted, but who catches \
+                them is looked at for a tenth of a second every two seconds only"
+            );
+            agent.log(LogLevel::Warning, text);
+        }
+        // Not what was thrown while that was done.
+        (self.looked, self.throws) = (clock::monotonic(), agent.event_state.throws.load(Relaxed));
+    }
+
+    /// Which way to go from now on, if another: with catches or without.
+    fn next(&mut self, throws: u64, now: Nanos) -> Option<bool> {
+        let passed = now.saturating_sub(self.looked);
+        if self.stuck || passed < LOOK {
+            return None;
+        }
+        if let Some(resume) = self.resume {
+            return (now >= resume).then(|| {
+                (self.looked, self.throws, self.resume) = (now, throws, None);
+                true
+            });
+        }
+        let thrown = throws.saturating_sub(self.throws);
+        (self.looked, self.throws) = (now, throws);
+        let storm = u128::from(thrown) * 1_000_000_000 > u128::from(STORM_RATE) * u128::from(passed);
+        storm.then(|| {
+            self.resume = Some(now + PAUSE);
+            false
+        })
+    }
 }
 
 /// An event came, on the thread that it is about.
@@ -89,9 +219,12 @@ pub fn on_event(agent: &Agent, id: u32, data: &[u8]) {
     // Nothing is an object here: what would be asked of it came with the event.
     const NO_OBJECT: Object = Object(0);
     match id {
+        THROWN if agent.event_state.is_second(data, clock::monotonic) => {}
         THROWN => {
+            agent.event_state.throws.fetch_add(1, Relaxed);
             let context = EventContext { inner: Context::new(agent), agent, thrown: Thrown::parse(data) };
             agent.each_collector(|collector| collector.exception_thrown(&context, NO_OBJECT));
+            agent.event_state.dealt_with(data, clock::monotonic);
         }
         CATCH_START => {
             let Some(function) = catcher(data) else { return };
@@ -162,6 +295,11 @@ impl CallbackCx for EventContext<'_> {
         let message = self.thrown?.message;
         let message = message.get(..message.len().min(MESSAGE_BYTES))?;
         (!message.is_empty()).then(|| decode(message))
+    }
+
+    fn catches(&self) -> Option<u32> {
+        let catches = self.agent.event_state.catches.load(Acquire);
+        (catches != 0).then_some(catches)
     }
 
     fn own_stack(&self) -> (Vec<u64>, bool) {
@@ -253,6 +391,41 @@ mod tests {
         data.extend(0x7000u64.to_le_bytes());
         assert_eq!(catcher(&data), Some(FunctionId(0x7000)));
         assert_eq!(catcher(&data[..15]), None);
+    }
+
+    #[test]
+    fn of_two_sessions_one_counts() {
+        let state = EventState::default();
+        let (one, other) = ([0u8; 8], [0u8; 8]);
+        state.dealt_with(&one, || 100);
+        assert!(!state.is_second(&one, || 100), "only one session runs");
+        state.switching.store(true, Release);
+        state.dealt_with(&one, || 1_000);
+        assert!(state.is_second(&one, || 1_100));
+        assert!(!state.is_second(&other, || 1_100));
+        assert!(!state.is_second(&one, || 4_000), "the next one at the same place");
+        state.switching.store(false, Release);
+        assert!(!state.is_second(&one, || 1_100));
+    }
+
+    #[test]
+    fn catches_of_a_storm_are_followed_now_and_then() {
+        let mut storm = Storm::new(0);
+        // 4,000 per second are none.
+        for look in 1..=10 {
+            assert_eq!(storm.next(look * 400, look * LOOK), None);
+        }
+        let mut throws = 4000;
+        let mut switches = Vec::new();
+        for look in 11..=60 {
+            throws += 10_000;
+            switches.extend(storm.next(throws, look * LOOK).map(|catches| (look, catches)));
+        }
+        assert_eq!(switches, [(11, false), (31, true), (32, false), (52, true), (53, false)]);
+        for look in 61..=100 {
+            switches.extend(storm.next(throws, look * LOOK).map(|catches| (look, catches)));
+        }
+        assert_eq!(switches.last(), Some(&(73, true)), "the storm is over");
     }
 
     #[test]

@@ -19,28 +19,33 @@ const LONGEST_SLEEP: Nanos = 20_000_000;
 
 /// Runs until the session stops.
 pub fn run(agent: &Agent) {
-    let mut due: HashMap<&'static str, Nanos> = HashMap::new();
+    let mut plans: HashMap<&'static str, Plan> = HashMap::new();
     let mut worker = Worker::new(agent);
     while agent.phase() == Phase::Running {
         let now = clock::monotonic();
         let mut next = now + LONGEST_SLEEP;
         agent.each_collector(|collector| {
             let Some(interval) = collector.interval().filter(|&interval| interval > 0) else { return };
-            let due = due.entry(collector.id()).or_insert(now);
-            if *due <= now {
+            let plan = plans
+                .entry(collector.id())
+                .or_insert_with(|| Plan { due: now, budget: Budget::new(collector.most_stopped(), now) });
+            if plan.due <= now {
                 // Ticks stand on a raster. Those that passed while the last took long are left out, not made up.
-                let late = (now - *due) / interval;
+                let late = (now - plan.due) / interval;
                 Counters::add(&agent.counters.late_ticks, late);
-                *due += (late + 1) * interval;
+                plan.due += (late + 1) * interval;
                 if agent.events.is_filling() || !agent.stacks().has_room() {
                     // clrscope does not read fast enough. What it cannot take is not collected.
                     Counters::add(&agent.counters.late_ticks, 1);
+                } else if !plan.budget.allows(now) {
+                    Counters::add(&agent.counters.spared_ticks, 1);
                 } else {
                     worker.begin();
                     collector.tick(&mut worker);
+                    plan.budget.spend(std::mem::take(&mut worker.stopped));
                 }
             }
-            next = next.min(*due);
+            next = next.min(plan.due);
         });
         agent.tick_cpu.store(clock::thread_cpu(), Relaxed);
         if agent.events.is_filling() {
@@ -50,8 +55,48 @@ pub fn run(agent: &Agent) {
     }
 }
 
+/// When a collector's next tick is due, and whether it may come.
+struct Plan {
+    due: Nanos,
+    budget: Budget,
+}
+
+/// Time that the world may stand still: a share of the time that passes. What is not used is kept for
+/// [`Self::KEPT`] only, so that a long quiet time pays for no long stop.
+struct Budget {
+    share: u64,
+    /// Nanoseconds in hand, times a thousand; below zero when the last stop took more than there was.
+    credit: i64,
+    told: Nanos,
+}
+
+impl Budget {
+    /// Time whose share is kept at most.
+    const KEPT: Nanos = 2_000_000_000;
+
+    fn new(share: u64, now: Nanos) -> Self {
+        Self { share, credit: 1, told: now }
+    }
+
+    /// Whether anything is in hand.
+    fn allows(&mut self, now: Nanos) -> bool {
+        let passed = now.saturating_sub(self.told);
+        self.told = now;
+        let kept = Self::KEPT.saturating_mul(self.share);
+        let earned = passed.saturating_mul(self.share);
+        self.credit = self.credit.saturating_add_unsigned(earned).min(i64::try_from(kept).unwrap_or(i64::MAX));
+        self.credit > 0
+    }
+
+    fn spend(&mut self, stopped: Nanos) {
+        self.credit = self.credit.saturating_sub_unsigned(stopped.saturating_mul(1000));
+    }
+}
+
 struct Worker<'a> {
     agent: &'a Agent,
+    /// How long the world stood still since this was last taken.
+    stopped: Nanos,
     tasks: Tasks,
     /// Threads of this tick by number.
     ids: HashMap<u32, ThreadId>,
@@ -68,7 +113,7 @@ struct LastWalk {
 
 impl<'a> Worker<'a> {
     fn new(agent: &'a Agent) -> Self {
-        Self { agent, tasks: Tasks::default(), ids: HashMap::new(), last: HashMap::new(), ips: Vec::new() }
+        Self { agent, stopped: 0, tasks: Tasks::default(), ids: HashMap::new(), last: HashMap::new(), ips: Vec::new() }
     }
 
     fn begin(&mut self) {
@@ -139,6 +184,7 @@ impl WorkerCx for Worker<'_> {
         let stopped = clock::monotonic().saturating_sub(begun);
         Counters::add(&counters.suspensions, 1);
         Counters::add(&counters.stopped, stopped);
+        self.stopped += stopped;
         Counters::add(&counters.walks, walked.len() as u64);
         let mut interned = self.agent.stacks();
         for (index, task, thread, range, result) in walked {
@@ -158,5 +204,45 @@ impl WorkerCx for Worker<'_> {
 
     fn send(&mut self, record: Record) {
         self.agent.events.push(Event::Record(record));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLI: Nanos = 1_000_000;
+
+    /// Stops of this length at 20 Hz for 100 s: how many come, and their sum in nanoseconds.
+    fn hundred_seconds(share: u64, length: Nanos) -> (u64, Nanos) {
+        let mut budget = Budget::new(share, 0);
+        let mut ticks = 0;
+        for tick in 0..2000 {
+            if budget.allows(tick * 50 * MILLI) {
+                budget.spend(length);
+                ticks += 1;
+            }
+        }
+        (ticks, ticks * length)
+    }
+
+    #[test]
+    fn the_world_never_stands_still_for_more_than_its_share() {
+        assert_eq!(hundred_seconds(10, MILLI / 2).0, 2000, "within the share all ticks come");
+        let (ticks, stopped) = hundred_seconds(10, MILLI);
+        assert!((995..=1001).contains(&ticks), "{ticks}");
+        assert!(stopped <= 1001 * MILLI);
+        let (ticks, stopped) = hundred_seconds(10, 300 * MILLI);
+        assert!(stopped <= 1300 * MILLI, "{ticks} ticks");
+        assert_eq!(hundred_seconds(0, MILLI).0, 0, "without a share none comes");
+    }
+
+    #[test]
+    fn a_quiet_time_pays_for_no_long_stop() {
+        let mut budget = Budget::new(10, 0);
+        assert!(budget.allows(3_600_000 * MILLI));
+        budget.spend(5 * MILLI);
+        assert!(!budget.allows(3_600_000 * MILLI + 50 * MILLI));
+        assert!(budget.allows(3_600_000 * MILLI + 300 * MILLI));
     }
 }

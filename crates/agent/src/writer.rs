@@ -2,7 +2,7 @@
 
 use crate::agent::{Agent, Phase};
 use crate::counters::Counters;
-use crate::exception_events;
+use crate::exception_events::{self, Storm};
 use crate::os::connection::{Connection, Incoming};
 use crate::os::signals::SignalEngine;
 use crate::os::threads::OwnThread;
@@ -73,6 +73,8 @@ struct Writer<'a> {
     visits: u32,
     /// Whether there is a sampling thread.
     ticking: bool,
+    /// Where exceptions come as events.
+    storm: Option<Storm>,
 }
 
 /// The other side is gone, or does not read.
@@ -91,6 +93,7 @@ impl<'a> Writer<'a> {
             lost_records: 0,
             visits: MOST_VISITS,
             ticking: false,
+            storm: None,
         }
     }
 
@@ -118,6 +121,9 @@ impl<'a> Writer<'a> {
             if begun && self.visits > 0 && now >= next_visit {
                 next_visit = now + VISIT_INTERVAL;
                 self.visit_threads();
+            }
+            if let Some(storm) = &mut self.storm {
+                storm.look(agent, now);
             }
             if now >= next_status {
                 next_status = now + STATUS_INTERVAL;
@@ -202,10 +208,11 @@ impl<'a> Writer<'a> {
             self.start_signals()?;
         }
         self.start_ticks();
-        if agent.exceptions_by_events()
-            && let Err(error) = exception_events::start(agent)
-        {
-            agent.log(LogLevel::Error, format!("no exceptions: {error}"));
+        if agent.exceptions_by_events() {
+            match exception_events::start(agent) {
+                Ok(()) => self.storm = Some(Storm::new(clock::monotonic())),
+                Err(error) => agent.log(LogLevel::Error, format!("no exceptions: {error}")),
+            }
         }
         self.send()
     }

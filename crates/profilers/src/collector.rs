@@ -25,6 +25,12 @@ pub trait Collector: Send + Sync {
         None
     }
 
+    /// Largest share of the time that the world may stand still for ticks of this collector, in thousandths. Ticks
+    /// that would make it more are left out.
+    fn most_stopped(&self) -> u64 {
+        10
+    }
+
     /// A point in time of the tick's raster was reached.
     fn tick(&self, _cx: &mut dyn WorkerCx) {}
 
@@ -50,6 +56,11 @@ pub trait CallbackCx {
     fn class_of(&self, object: Object) -> Option<Class>;
     /// Message of an exception, cut at 4096 UTF-16 units.
     fn message_of(&self, object: Object) -> Option<String>;
+    /// Number of the time, ever the same or counting up, in which catches are told; `None` while they are not. Only
+    /// a throw and a catch of one number belong together.
+    fn catches(&self) -> Option<u32> {
+        Some(0)
+    }
     /// This thread's managed stack, leaf first, up to the limit of the session; and whether it was cut.
     fn own_stack(&self) -> (Vec<u64>, bool);
     /// Hands a sample to the writer. If its queue is full the sample is dropped and counted.

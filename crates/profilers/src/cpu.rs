@@ -47,6 +47,11 @@ impl Collector for SuspendWalk {
         Some(self.interval)
     }
 
+    /// This engine is the last resort, and worth more: with less it would hardly sample.
+    fn most_stopped(&self) -> u64 {
+        100
+    }
+
     fn tick(&self, cx: &mut dyn WorkerCx) {
         let mut last_run = self.last_run.lock().unwrap_or_else(PoisonError::into_inner);
         let tasks = cx.tasks();

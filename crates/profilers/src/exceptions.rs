@@ -80,7 +80,7 @@ struct Flying {
     /// 0 for an exception that was not sampled but was thrown while a sampled one flew.
     sequence: u64,
     class: usize,
-    /// Which collector: a later session in the same process must not take it for its own.
+    /// Which collector, and in which time of it that catches were told: a later one must not take it for its own.
     session: usize,
 }
 
@@ -96,6 +96,10 @@ thread_local! {
 
 fn fly(flying: Flying) {
     let _ = FLYING.try_with(|(count, slots)| {
+        if slots.get(count.get().wrapping_sub(1)).is_some_and(|newest| newest.get().session != flying.session) {
+            // Nobody will tell of the end of those.
+            count.set(0);
+        }
         let index = count.get();
         // Over the limit the newest is forgotten: its catch will be taken for nobody's.
         if let Some(slot) = slots.get(index) {
@@ -137,8 +141,10 @@ impl Exceptions {
         }
     }
 
-    fn session(&self) -> usize {
-        std::ptr::from_ref(self).addr()
+    /// `None` while catches are not told.
+    fn session(&self, cx: &dyn CallbackCx) -> Option<usize> {
+        // An address has no more than 48 bits.
+        Some(std::ptr::from_ref(self).addr() ^ (cx.catches()? as usize) << 48)
     }
 
     /// The slot of a class: open addressing without removal.
@@ -265,13 +271,17 @@ impl Collector for Exceptions {
             return;
         };
         let Some(weight) = self.count(class.0, cx.second()) else {
-            if anything_flies() {
-                fly(Flying { sequence: 0, class: class.0, session: self.session() });
+            if anything_flies()
+                && let Some(session) = self.session(cx)
+            {
+                fly(Flying { sequence: 0, class: class.0, session });
             }
             return;
         };
         let sequence = self.sequence.fetch_add(1, Relaxed) + 1;
-        fly(Flying { sequence, class: class.0, session: self.session() });
+        if let Some(session) = self.session(cx) {
+            fly(Flying { sequence, class: class.0, session });
+        }
         let time = cx.now();
         let (ips, truncated) = cx.own_stack();
         let message = cx.message_of(object);
@@ -284,7 +294,7 @@ impl Collector for Exceptions {
             return;
         }
         let Some(flying) = land(cx.class_of(object).map(|class| class.0)) else { return };
-        if flying.sequence != 0 && flying.session == self.session() {
+        if flying.sequence != 0 && self.session(cx) == Some(flying.session) {
             cx.send(CallbackSample::ExceptionCaught { sequence: flying.sequence, time: cx.now(), function });
         }
     }
@@ -319,6 +329,9 @@ mod tests {
     #[derive(Default)]
     struct Calls {
         second: Cell<u32>,
+        /// Number of the time in which catches are told.
+        time: Cell<u32>,
+        catches_untold: Cell<bool>,
         sent: RefCell<Vec<CallbackSample>>,
     }
 
@@ -338,6 +351,9 @@ mod tests {
         }
         fn message_of(&self, _: Object) -> Option<String> {
             None
+        }
+        fn catches(&self) -> Option<u32> {
+            (!self.catches_untold.get()).then(|| self.time.get())
         }
         fn own_stack(&self) -> (Vec<u64>, bool) {
             (vec![1, 2], false)
@@ -516,6 +532,30 @@ mod tests {
         });
         assert_eq!(caught.collect::<Vec<_>>(), [(2, 2), (1, 1)]);
         assert!(!anything_flies());
+    }
+
+    #[test]
+    fn a_catch_belongs_only_to_a_throw_of_the_same_time() {
+        let exceptions = Exceptions::new(200);
+        let calls = Calls::default();
+        // Thrown while catches were told, and caught when they are told again: the catches between are not known.
+        for time in 0..10 {
+            calls.time.set(time);
+            exceptions.exception_caught(&calls, Function(1), Object(0));
+            exceptions.exception_thrown(&calls, Object(STORM + time as usize * 64));
+        }
+        calls.catches_untold.set(true);
+        exceptions.exception_thrown(&calls, Object(RARE));
+        exceptions.exception_caught(&calls, Function(1), Object(0));
+        calls.catches_untold.set(false);
+        exceptions.exception_caught(&calls, Function(1), Object(0));
+        assert!(!calls.sent.borrow().iter().any(|sample| matches!(sample, CallbackSample::ExceptionCaught { .. })));
+        calls.time.set(10);
+        exceptions.exception_thrown(&calls, Object(RARE));
+        exceptions.exception_caught(&calls, Function(7), Object(0));
+        let sent = calls.sent.borrow();
+        assert!(matches!(sent.last(), Some(CallbackSample::ExceptionCaught { sequence: 12, function: Function(7), .. })));
+        assert_eq!(samples_of(&calls, RARE), (2, 2), "untold catches make no exception less");
     }
 
     #[test]

@@ -12,7 +12,8 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     description: "Takes the stack of every managed thread at regular times, running or waiting, with the class of \
         the wait: lock, sleep, I/O, idle pool thread. The runtime is suspended for the moment of a walk, so stacks \
         are exact but seen at safepoints; threads that did not run since the last tick are not walked again. The \
-        time that the world stood still for it is in the report.",
+        time that the world stood still for it is in the report, and never more than a hundredth of the time: \
+        where stops take long, ticks are left out, and those that come stand for more time.",
     values: &[ValueSpec { kind: "samples", unit: "count" }, ValueSpec { kind: "wall", unit: "nanoseconds" }],
     params: &[ParamSpec {
         name: "rate",

@@ -48,20 +48,33 @@ impl PortablePdb {
         };
         let damaged = |what: String| Error::Damaged { path: assembly.to_owned(), expected: "assembly", what };
         let cache = ReadCache::new(file);
-        let debug = match FileKind::parse(&cache) {
-            Ok(FileKind::Pe64) => DebugData::read::<pe::ImageNtHeaders64, _>(&cache, module_version_id.is_some()),
-            Ok(FileKind::Pe32) => DebugData::read::<pe::ImageNtHeaders32, _>(&cache, module_version_id.is_some()),
+        let (debug, version): (_, fn(&ReadCache<File>) -> _) = match FileKind::parse(&cache) {
+            Ok(FileKind::Pe64) => (DebugData::read::<pe::ImageNtHeaders64, _>(&cache), |cache| {
+                version_of::<pe::ImageNtHeaders64, _>(cache)
+            }),
+            Ok(FileKind::Pe32) => (DebugData::read::<pe::ImageNtHeaders32, _>(&cache), |cache| {
+                version_of::<pe::ImageNtHeaders32, _>(cache)
+            }),
             Ok(_) | Err(_) => return Ok(None),
         };
         let debug = debug.map_err(|error| damaged(error.to_string()))?;
-        if module_version_id.is_some() && debug.module_version_id != module_version_id {
+        let mut candidates = match debug.pdb_id {
+            Some(_) if debug.embedded.is_none() => beside(assembly, debug.pdb_path.as_deref()),
+            _ => Vec::new(),
+        };
+        candidates.retain(|candidate| candidate.is_file());
+        if debug.embedded.is_none() && candidates.is_empty() {
+            // The usual case for the framework, whose metadata are megabytes to read.
+            return Ok(None);
+        }
+        if module_version_id.is_some() && version(&cache) != module_version_id {
             return Ok(None);
         }
         if let Some(bytes) = debug.embedded {
             return Self::parse(&bytes).map(Some).map_err(damaged);
         }
         let Some(id) = debug.pdb_id else { return Ok(None) };
-        for candidate in beside(assembly, debug.pdb_path.as_deref()) {
+        for candidate in candidates {
             let bytes = match File::open(&candidate).and_then(|file| {
                 let mut bytes = Vec::new();
                 file.take(MAX_PDB).read_to_end(&mut bytes).map(|_| bytes)
@@ -159,24 +172,15 @@ struct DebugData {
     embedded: Option<Vec<u8>>,
     pdb_id: Option<[u8; 20]>,
     pdb_path: Option<String>,
-    module_version_id: Option<[u8; 16]>,
 }
 
 impl DebugData {
-    fn read<'data, Pe: ImageNtHeaders, R: ReadRef<'data>>(data: R, with_module: bool) -> Result<Self, object::Error> {
+    fn read<'data, Pe: ImageNtHeaders, R: ReadRef<'data>>(data: R) -> Result<Self, object::Error> {
         const CODE_VIEW: u32 = 2;
         const EMBEDDED: u32 = 17;
         let file = PeFile::<Pe, R>::parse(data)?;
         let sections = file.section_table();
         let mut debug = Self::default();
-        if with_module
-            && let Some(header) = file.data_directory(pe::IMAGE_DIRECTORY_ENTRY_COM_DESCRIPTOR)
-            && let Ok(header) = header.data(data, &sections)
-            && let Some((address, size)) = metadata_of_header(header)
-            && let Some(section) = sections.pe_data_at(data, address)
-        {
-            debug.module_version_id = section.get(..size).and_then(metadata::module_version_id);
-        }
         let Some(directory) = file.data_directory(pe::IMAGE_DIRECTORY_ENTRY_DEBUG) else { return Ok(debug) };
         // Characteristics, stamp, versions, type, size, address, position in the file.
         for entry in directory.data(data, &sections)?.chunks_exact(28) {
@@ -209,10 +213,21 @@ impl DebugData {
     }
 }
 
+/// The id of an assembly's module, from its metadata.
+fn version_of<'data, Pe: ImageNtHeaders, R: ReadRef<'data>>(data: R) -> Option<[u8; 16]> {
+    let file = PeFile::<Pe, R>::parse(data).ok()?;
+    let sections = file.section_table();
+    let header = file.data_directory(pe::IMAGE_DIRECTORY_ENTRY_COM_DESCRIPTOR)?.data(data, &sections).ok()?;
+    let (address, size) = metadata_of_header(header)?;
+    let (position, most) = sections.pe_file_range_at(address)?;
+    let bytes = data.read_bytes_at(position.into(), u64::from(size).min(most.into())).ok()?;
+    (bytes.len() == size as usize).then(|| metadata::module_version_id(bytes)).flatten()
+}
+
 /// Address and size of the metadata, from the CLI header (ECMA-335 II.25.3.3).
-fn metadata_of_header(header: &[u8]) -> Option<(u32, usize)> {
+fn metadata_of_header(header: &[u8]) -> Option<(u32, u32)> {
     let field = |at: usize| Some(u32::from_le_bytes(*header.get(at..)?.first_chunk()?));
-    Some((field(8)?, field(12)? as usize))
+    Some((field(8)?, field(12)?))
 }
 
 /// An embedded PDB: `MPDB`, its size, and the file deflated.

@@ -28,16 +28,21 @@ pub fn install(why: &str, packages: &[&str]) -> Result<()> {
     }
     println!("  {text}");
     if Path::new("/var/lib/apt/lists").read_dir().map_or(0, Iterator::count) < 4 {
-        apt(&["update"])?;
+        update()?;
     }
     let mut install = vec!["install", "-y", "-qq", "--no-install-recommends"];
     install.extend(packages);
     if apt(&install).is_err() {
         // The package lists may be older than what the mirror still holds.
-        apt(&["update"])?;
+        update()?;
         apt(&install)?;
     }
     Ok(())
+}
+
+/// Brings the package lists up to date: those of an image may name versions from long ago.
+pub fn update() -> Result<()> {
+    apt(&["update"])
 }
 
 fn apt(arguments: &[&str]) -> Result<()> {

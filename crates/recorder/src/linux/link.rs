@@ -12,7 +12,7 @@ use std::{
         fd::{AsFd, OwnedFd},
         unix::net::{UnixListener, UnixStream},
     },
-    sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel},
+    sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel},
     time::{Duration, Instant},
 };
 use wire::{
@@ -54,6 +54,8 @@ pub(super) struct AgentLink {
     first: Vec<Record>,
     first_descriptors: Vec<OwnedFd>,
     incoming: Receiver<FromAgent>,
+    /// What [`Self::wait`] has met.
+    next: Option<FromAgent>,
 }
 
 /// Waits until a connection comes in, or until the deadline.
@@ -104,7 +106,7 @@ impl AgentLink {
         std::thread::Builder::new().name("clrscope-agent".into()).spawn(move || {
             read_all(&mut reader, &sender);
         })?;
-        Ok(Self { stream, hello, first, first_descriptors, incoming })
+        Ok(Self { stream, hello, first, first_descriptors, incoming, next: None })
     }
 
     /// The next thing that came, without waiting.
@@ -113,10 +115,24 @@ impl AgentLink {
             let descriptors = std::mem::take(&mut self.first_descriptors);
             return Some(FromAgent::Frame(std::mem::take(&mut self.first), descriptors));
         }
+        if let Some(event) = self.next.take() {
+            return Some(event);
+        }
         match self.incoming.try_recv() {
             Ok(event) => Some(event),
             Err(TryRecvError::Empty) => None,
             Err(TryRecvError::Disconnected) => Some(FromAgent::Closed(FrameError::Closed)),
+        }
+    }
+
+    /// Waits until something has come, up to a limit.
+    pub fn wait(&mut self, limit: Duration) {
+        if self.first.is_empty() && self.next.is_none() {
+            self.next = match self.incoming.recv_timeout(limit) {
+                Ok(event) => Some(event),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => Some(FromAgent::Closed(FrameError::Closed)),
+            };
         }
     }
 

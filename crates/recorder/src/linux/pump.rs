@@ -28,6 +28,13 @@ use wire::{
     ByeReason, Control, Exception, LogLevel, Record, RuntimeWork, RuntimeWorkKind, WallTick, frame::FrameError,
 };
 
+/// How long one round waits for something to come.
+const ROUND: Duration = Duration::from_millis(10);
+
+/// The same until the first sample, for a second at most: who looks on wants to see soon that it works.
+const FIRST_ROUND: Duration = Duration::from_millis(1);
+const FIRST: u64 = 1_000_000_000;
+
 /// How long samples are held before they are written, so that those of all sources can be put in order and the
 /// runtime's work (collections, compilation), which is told when it ends, can be seen in them.
 const HOLD: Duration = Duration::from_millis(400);
@@ -204,7 +211,14 @@ impl Pump {
 
     /// One round: take what there is from every source, and write what is due.
     fn step(&mut self) {
-        self.take_cpu(Duration::from_millis(10));
+        if self.waiting.is_empty() || self.closed {
+            let first = self.timings.attach_to_first_sample.is_none() && now().saturating_sub(self.start) < FIRST;
+            self.take_cpu(if first { FIRST_ROUND } else { ROUND });
+        } else {
+            // The answer to what was asked lets them go on, and often to ask for more: it comes in a millisecond.
+            self.sources.link.wait(ROUND);
+            self.take_cpu(Duration::ZERO);
+        }
         self.take_agent();
         self.take_events();
         self.settle_event_samples(false);

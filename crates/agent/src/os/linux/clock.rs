@@ -22,12 +22,15 @@ pub fn nanos(time: libc::timespec) -> u64 {
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
 
+/// A time as the kernel takes it.
+pub fn timespec(nanos: u64) -> libc::timespec {
+    // The types differ from platform to platform, and one of their names is deprecated.
+    libc::timespec { tv_sec: (nanos / 1_000_000_000) as _, tv_nsec: (nanos % 1_000_000_000) as _ }
+}
+
 /// Sleeps until a point of [`monotonic`] time. Ends early only if a signal arrives, which own threads block.
 pub fn sleep_until(deadline: u64) {
-    let time = libc::timespec {
-        tv_sec: (deadline / 1_000_000_000) as libc::time_t,
-        tv_nsec: (deadline % 1_000_000_000) as libc::c_long,
-    };
+    let time = timespec(deadline);
     // SAFETY: `time` is valid for the call, and the remaining time is not asked for.
     unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &time, std::ptr::null_mut()) };
 }

@@ -379,11 +379,8 @@ impl SignalEngine {
         let id = create_timer(tid, index)?;
         // The first tick comes at another point of the interval for each thread.
         let phase = (u64::from(tid).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) % interval;
-        let time = |nanos: u64| libc::timespec {
-            tv_sec: (nanos / 1_000_000_000) as libc::time_t,
-            tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
-        };
-        let setting = libc::itimerspec { it_interval: time(interval), it_value: time(phase.max(1)) };
+        let setting =
+            libc::itimerspec { it_interval: clock::timespec(interval), it_value: clock::timespec(phase.max(1)) };
         // SAFETY: the timer was just made, and the setting is a local.
         let set = unsafe { libc::syscall(libc::SYS_timer_settime, id, 0, &raw const setting, ptr::null_mut::<u8>()) };
         if set != 0 {
