@@ -17,6 +17,7 @@ pub mod counters;
 pub mod entry;
 pub mod exception_events;
 pub mod exception_layout;
+pub mod grounds;
 pub mod launch;
 pub mod live_threads;
 pub mod memory;

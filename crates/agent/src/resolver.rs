@@ -1,6 +1,7 @@
 //! From addresses to methods: what code stands where, what it is called, and how its frames are unwound.
 
 use crate::counters::Counters;
+use crate::grounds::Grounds;
 use crate::os::{maps, memory::OwnMemory};
 use crate::runtime::{NativeCode, Runtime};
 use crate::unwind_table::{self, Image};
@@ -32,6 +33,7 @@ pub struct Resolver {
     /// Images with tables of functions, by base.
     images: BTreeMap<u64, Image>,
     maps_read: Nanos,
+    grounds: Grounds,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +74,7 @@ impl Resolver {
             last_method: 0,
             images: BTreeMap::new(),
             maps_read: 0,
+            grounds: Grounds::default(),
         }
     }
 
@@ -113,6 +116,14 @@ impl Resolver {
             self.not_code.remove(ip);
         }
         self.resolve(runtime, counters, ips, out);
+    }
+
+    /// Adds those of these guesses to `ips` that the runtime may be asked about, and answers the others.
+    pub fn sift(&mut self, guessed: &[u64], ips: &mut Vec<u64>, out: &mut Vec<Record>) {
+        let (known, unknown): (Vec<u64>, Vec<u64>) = guessed.iter().partition(|ip| self.covers(**ip));
+        ips.extend(known);
+        // Not remembered: a refused guess may turn out to be code.
+        ips.extend(self.grounds.sift(&self.memory, &unknown, |ip| out.push(Record::NotCode(ip))));
     }
 
     fn covers(&self, ip: u64) -> bool {
@@ -326,6 +337,7 @@ impl Resolver {
     /// A module was unloaded, and with it everything in it.
     pub fn unloaded(&mut self, module: ModuleId, out: &mut Vec<Record>) {
         self.names.forget_module(module);
+        self.grounds.forget();
         if let Some((_, base)) = self.modules.remove(&module) {
             self.images.remove(&base);
         }

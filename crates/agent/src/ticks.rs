@@ -241,8 +241,8 @@ mod tests {
     fn a_quiet_time_pays_for_no_long_stop() {
         let mut budget = Budget::new(10, 0);
         assert!(budget.allows(3_600_000 * MILLI));
-        budget.spend(5 * MILLI);
-        assert!(!budget.allows(3_600_000 * MILLI + 50 * MILLI));
-        assert!(budget.allows(3_600_000 * MILLI + 300 * MILLI));
+        budget.spend(25 * MILLI);
+        assert!(!budget.allows(3_600_000 * MILLI + 450 * MILLI));
+        assert!(budget.allows(3_600_000 * MILLI + 550 * MILLI));
     }
 }

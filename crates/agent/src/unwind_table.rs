@@ -180,6 +180,16 @@ impl Image {
         (self.base..self.base.saturating_add(u64::from(self.size))).contains(&address)
     }
 
+    /// Whether an address lies in a function or funclet.
+    pub fn has_function_at(&self, memory: &impl Memory, address: u64) -> bool {
+        let Some(offset) = address.checked_sub(self.base).and_then(|offset| u32::try_from(offset).ok()) else {
+            return false;
+        };
+        let behind = offset.checked_add(1).and_then(|next| self.lower_bound(memory, next));
+        let function = behind.and_then(|index| self.function(memory, index.checked_sub(1)?));
+        function.is_some_and(|function| offset < function.end)
+    }
+
     /// Table of the functions and funclets whose code lies in these ranges.
     pub fn unwind_table(&self, memory: &impl Memory, ranges: &[(u64, u32)]) -> Option<UnwindTable> {
         let mut functions = Vec::new();

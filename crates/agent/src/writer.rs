@@ -146,9 +146,10 @@ impl<'a> Writer<'a> {
             for message in messages {
                 match message {
                     Control::Go => self.agent.go(),
-                    Control::Resolve(mut ips) => {
-                        ips.truncate(Control::MAX_RESOLVE);
-                        self.answer(&ips)?;
+                    Control::Resolve { mut executed, mut guessed } => {
+                        executed.truncate(Control::MAX_RESOLVE);
+                        guessed.truncate(Control::MAX_RESOLVE);
+                        self.answer(executed, &guessed)?;
                     }
                     Control::Status => {
                         let status = self.status();
@@ -301,10 +302,12 @@ impl<'a> Writer<'a> {
         })();
     }
 
-    fn answer(&mut self, ips: &[u64]) -> Result<(), Gone> {
+    fn answer(&mut self, executed: Vec<u64>, guessed: &[u64]) -> Result<(), Gone> {
         // Freed code must be told before its addresses get another meaning.
         self.drain()?;
         let mut records = Vec::new();
+        let mut ips = executed;
+        self.resolver.sift(guessed, &mut ips, &mut records);
         let agent = self.agent;
         // In parts: a process that is ending, or a Stop, does not wait for thousands of methods.
         for part in ips.chunks(256) {

@@ -4,8 +4,11 @@ mod client;
 
 use client::{Client, LIMIT, agent_threads, attach, clsid, config, resident, running, wait_gone};
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 use testkit::{Runtime, TargetProcess, runtimes};
+use wire::call_site::{LONGEST_CALL, ends_in_call};
 use wire::{ByeReason, Code, Control, CpuEngine, MethodKind, Record};
 
 fn supported() -> Vec<Runtime> {
@@ -207,5 +210,48 @@ fn fifty_cycles_leave_memory_as_it_was() {
         assert!(grown < 5 << 20, "{runtime}: {grown}");
         assert!(detach_times[47] < LIMIT / 4);
         assert!(process.is_running());
+    }
+}
+
+#[test]
+fn guesses_at_addresses_do_no_harm() {
+    for runtime in supported() {
+        let mut process = running(runtime);
+        let mut client = Client::attach(&process, config(&["cpu"], CpuEngine::Off));
+        client.wait(|client| client.records.iter().any(|record| matches!(record, Record::ThreadStarted(_))));
+        // Most assemblies of the framework have run little or nothing of their code.
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", process.pid())).unwrap();
+        let code = maps.lines().filter_map(|line| {
+            let (range, rest) = line.split_once(' ')?;
+            let (start, end) = range.split_once('-')?;
+            let address = |text: &str| u64::from_str_radix(text, 16).ok();
+            (rest.as_bytes().get(2) == Some(&b'x')).then_some(address(start)?..address(end)?)
+        });
+        // On stacks there are old return addresses, pointers to functions, and anything else; but what lies behind a
+        // call is there only if that call was made.
+        let memory = File::open(format!("/proc/{}/mem", process.pid())).unwrap();
+        let is_in_call = |address: u64| {
+            let mut code = [0; LONGEST_CALL];
+            let start = address + 1 - code.len() as u64;
+            memory.read_exact_at(&mut code, start).is_ok() && ends_in_call(&code)
+        };
+        let guessed: Vec<u64> = code
+            .flat_map(|range| {
+                let step = ((range.end - range.start) / 40).max(1);
+                range.clone().step_by(step as usize).chain([range.end - 1]).collect::<Vec<_>>()
+            })
+            .filter(|address| !is_in_call(*address))
+            .collect();
+        assert!(guessed.len() > 500, "{runtime}: {}", guessed.len());
+        for part in guessed.chunks(Control::MAX_RESOLVE) {
+            client.send(&Control::Resolve { executed: vec![], guessed: part.to_vec() });
+        }
+        client.send(&Control::Flush);
+        client.wait(|client| client.records.iter().any(|record| matches!(record, Record::Flushed)));
+        let refused = client.records.iter().filter(|record| matches!(record, Record::NotCode(_))).count();
+        assert!(refused > 500, "{runtime}: {refused} of {}", guessed.len());
+        client.stop();
+        wait_gone(process.pid());
+        assert!(process.is_running(), "{runtime}: {}", process.transcript());
     }
 }

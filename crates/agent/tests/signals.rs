@@ -211,7 +211,8 @@ fn dynamic_methods_are_named_and_their_end_is_told() {
             let is_code = |word: &u64| code.iter().any(|range| range.contains(word));
             let words: std::collections::BTreeSet<u64> =
                 samples.iter().flat_map(Taken::words).filter(is_code).collect();
-            client.send(&wire::Control::Resolve(words.into_iter().take(wire::Control::MAX_RESOLVE).collect()));
+            let guessed = words.into_iter().take(wire::Control::MAX_RESOLVE).collect();
+            client.send(&wire::Control::Resolve { executed: vec![], guessed });
         }
         client.stop();
         wait_gone(process.pid());

@@ -38,9 +38,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     let outcome = unwinder.unwind(&raw, if round < 4 { Unknown::Ask } else { Unknown::Guess });
                     let spent = begun.elapsed();
                     let (stack, what) = match outcome {
-                        Outcome::NeedCode(addresses) => {
+                        Outcome::NeedCode(needed) => {
                             rounds += 1;
-                            for address in addresses {
+                            for address in needed.all() {
                                 tables.resolve(address, unwinder.code_mut());
                             }
                             continue;

@@ -48,8 +48,8 @@ fn sample(runtime: Runtime, modes: &str, il_stubs: bool, seconds: u64) -> (Vec<O
                 let raw = unwind::Sample { registers: &sample.registers, stack: sample.stack };
                 for round in 0.. {
                     match unwinder.unwind(&raw, if round < 3 { Unknown::Ask } else { Unknown::Guess }) {
-                        Outcome::NeedCode(addresses) => {
-                            addresses.into_iter().for_each(|address| tables.resolve(address, unwinder.code_mut()));
+                        Outcome::NeedCode(needed) => {
+                            needed.all().for_each(|address| tables.resolve(address, unwinder.code_mut()));
                         }
                         outcome => {
                             outcomes.push(outcome);

@@ -2,9 +2,12 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
-use wire::Code;
+use wire::{
+    Code,
+    call_site::{LONGEST_CALL, ends_in_call},
+};
 
-use crate::arch::{LONGEST_CALL, ManagedRule, ends_in_call};
+use crate::arch::ManagedRule;
 
 /// More "not code" addresses than a process can reasonably have; over that they are forgotten and asked again.
 const MOST_NOT_CODE: usize = 1 << 20;

@@ -10,7 +10,7 @@ use object::elf::{FileHeader64, PF_X, PT_GNU_EH_FRAME, PT_LOAD};
 use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 
-use crate::arch::{LONGEST_CALL, ends_in_call};
+use wire::call_site::{LONGEST_CALL, ends_in_call};
 
 /// More than any `.eh_frame` has; a corrupt file must not make us read it all.
 const LARGEST_SECTION: u64 = 512 << 20;

@@ -44,4 +44,4 @@ pub use maps::Mapping;
 pub use modules::NativeLocation;
 pub use stack::StackBytes;
 pub use target::{LiveProcess, Target};
-pub use unwinder::{Counters, Failure, Frame, FrameCode, Outcome, Sample, Stack, Trust, Unknown, Unwinder};
+pub use unwinder::{Counters, Failure, Frame, FrameCode, Needed, Outcome, Sample, Stack, Trust, Unknown, Unwinder};

@@ -101,11 +101,26 @@ pub enum Outcome {
     Truncated(Stack),
     /// A frame could not be left, for another reason.
     Broken(Stack, Failure),
-    /// These addresses, ascending, must be resolved before the stack can be unwound: the unknown one that was
-    /// met, and everything else in the copied stack that may be a return address to managed code. For return
-    /// addresses it is the address before, which lies in the call. Feed [`CodeMap::insert`] or
+    /// These addresses must be resolved before the stack can be unwound. Feed [`CodeMap::insert`] or
     /// [`CodeMap::insert_not_code`] for each of them.
-    NeedCode(Vec<u64>),
+    NeedCode(Needed),
+}
+
+/// Addresses of which nothing is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Needed {
+    /// The one that was met, if it is of an instruction that was being executed.
+    pub executed: Option<u64>,
+    /// What may be a return address to managed code, ascending: the one that was met, if it is none that was being
+    /// executed, and all of the copied stack. Of each it is the address before, which lies in the call.
+    pub guessed: Vec<u64>,
+}
+
+impl Needed {
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = u64> {
+        self.executed.into_iter().chain(self.guessed.iter().copied())
+    }
 }
 
 /// Why a frame could not be left.
@@ -266,7 +281,7 @@ impl Unwinder {
                 match region {
                     Region::Managed if code == FrameCode::Unknown && unknown == Unknown::Ask => {
                         self.counters.need_code += 1;
-                        return Outcome::NeedCode(self.addresses(lookup, &stack, context.sp()));
+                        return Outcome::NeedCode(self.needed(lookup, exact, &stack, context.sp()));
                     }
                     Region::None => lost = code == FrameCode::Unknown && !frames.is_empty(),
                     _ => {}
@@ -515,8 +530,8 @@ impl Unwinder {
         }
     }
 
-    /// All addresses that the copied stack may return to and of which nothing is known.
-    fn addresses(&mut self, met: u64, stack: &StackBytes<'_>, sp: u64) -> Vec<u64> {
+    /// The address that was met, and all that the copied stack may return to and of which nothing is known.
+    fn needed(&mut self, met: u64, executed: bool, stack: &StackBytes<'_>, sp: u64) -> Needed {
         let managed = self.modules.managed();
         let inside = |address: u64| {
             let behind = managed.partition_point(|&(start, _)| start <= address);
@@ -532,8 +547,11 @@ impl Unwinder {
                 }
             }
         }
-        let mut addresses: Vec<u64> = seen.into_iter().collect();
-        addresses.sort_unstable();
-        addresses
+        if executed {
+            seen.remove(&met);
+        }
+        let mut guessed: Vec<u64> = seen.into_iter().collect();
+        guessed.sort_unstable();
+        Needed { executed: executed.then_some(met), guessed }
     }
 }

@@ -7,7 +7,9 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use unwind::{Failure, FrameCode, Lookup, Mapping, Outcome, Registers, Sample, Target, Trust, Unknown, Unwinder};
+use unwind::{
+    Failure, FrameCode, Lookup, Mapping, Needed, Outcome, Registers, Sample, Target, Trust, Unknown, Unwinder,
+};
 use wire::{Code, UnwindEntry, UnwindTable};
 
 const RBP: u16 = 6;
@@ -85,8 +87,9 @@ fn asks_for_all_code_of_a_stack_at_once_and_then_unwinds_it() {
     let stack = bytes(&[caller + 16, 0x1234, STACK + 32, root + 16, 0, 0, HEAP + 0x777]);
     let registers = registers(leaf + 40, STACK, fp);
     let sample = Sample { registers: &registers, stack: &stack };
-    let asked = [leaf + 40, HEAP + 0x776, root + 15, caller + 15];
-    assert_eq!(unwinder.unwind(&sample, Unknown::Ask), Outcome::NeedCode(asked.to_vec()));
+    let guessed = vec![HEAP + 0x776, root + 15, caller + 15];
+    let needed = Needed { executed: Some(leaf + 40), guessed };
+    assert_eq!(unwinder.unwind(&sample, Unknown::Ask), Outcome::NeedCode(needed));
 
     unwinder.code_mut().insert(&method(1, leaf, FRAMELESS));
     unwinder.code_mut().insert(&method(2, caller, FRAMED));
@@ -188,7 +191,10 @@ fn freed_code_is_asked_for_again() {
     let sample = Sample { registers: &registers, stack: &stack };
     assert!(matches!(unwinder.unwind(&sample, Unknown::Ask), Outcome::Complete(_)));
     unwinder.code_mut().remove(HEAP);
-    assert_eq!(unwinder.unwind(&sample, Unknown::Ask), Outcome::NeedCode(vec![HEAP + 40]));
+    assert_eq!(
+        unwinder.unwind(&sample, Unknown::Ask),
+        Outcome::NeedCode(Needed { executed: Some(HEAP + 40), guessed: vec![] })
+    );
     assert_eq!(unwinder.code().lookup(HEAP + 40), Lookup::Unknown);
     // Nobody answers: a guess, then.
     assert!(!matches!(unwinder.unwind(&sample, Unknown::Guess), Outcome::NeedCode(_)));
@@ -231,8 +237,9 @@ proptest! {
                 prop_assert!((1..=words.len() + 20).contains(&found.frames.len()));
                 prop_assert_eq!(found.frames[0].ip, ip);
             }
-            Outcome::NeedCode(addresses) => {
-                prop_assert!(ask && !addresses.is_empty() && addresses.is_sorted());
+            Outcome::NeedCode(needed) => {
+                prop_assert!(ask && needed.all().next().is_some() && needed.guessed.is_sorted());
+                prop_assert!(needed.executed.is_none_or(|executed| executed == ip));
             }
         }
     }

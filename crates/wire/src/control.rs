@@ -6,8 +6,17 @@ pub enum Control {
     /// Start the process: the other side is ready. Sent once, to launched agents only.
     Go,
     /// Say what code stands at these addresses: each is answered by a [`crate::Record::Code`] that covers it
-    /// (sent once for each method) or by [`crate::Record::NotCode`]. At most [`Control::MAX_RESOLVE`] at a time.
-    Resolve(Vec<u64>),
+    /// (sent once for each method) or by [`crate::Record::NotCode`]. At most [`Control::MAX_RESOLVE`] of each at a time.
+    ///
+    /// The runtime must not be asked about just any address: it looks for the method of an address in ready-to-run
+    /// code by going back to one that has run, and if there is none it runs off the front of its table. So those that
+    /// are guesses are told apart, and the agent looks at them itself first.
+    Resolve {
+        /// Addresses of instructions that were being executed.
+        executed: Vec<u64>,
+        /// Addresses in front of what looks like a return address.
+        guessed: Vec<u64>,
+    },
     /// Answer with [`crate::Record::Status`].
     Status,
     /// Write everything collected so far, then [`crate::Record::Flushed`].
@@ -17,6 +26,6 @@ pub enum Control {
 }
 
 impl Control {
-    /// Most addresses in one [`Control::Resolve`].
+    /// Most addresses of a kind in one [`Control::Resolve`].
     pub const MAX_RESOLVE: usize = 4096;
 }

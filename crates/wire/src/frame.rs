@@ -139,7 +139,7 @@ mod tests {
     fn messages_come_back_in_order() {
         let mut bytes = Vec::new();
         let mut frame = FrameBuilder::default();
-        let messages = [Control::Go, Control::Resolve(vec![1, u64::MAX]), Control::Stop];
+        let messages = [Control::Go, Control::Resolve { executed: vec![1, u64::MAX], guessed: vec![2] }, Control::Stop];
         for message in &messages {
             frame.push(message).unwrap();
         }
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn a_cut_frame_is_an_error() {
         let mut bytes = Vec::new();
-        write(&mut bytes, &Control::Resolve(vec![5; 100])).unwrap();
+        write(&mut bytes, &Control::Resolve { executed: vec![5; 100], guessed: vec![] }).unwrap();
         for length in 1..bytes.len() {
             assert!(matches!(read::<Control>(&mut &bytes[..length]), Err(FrameError::Io(_))), "cut at {length}");
         }

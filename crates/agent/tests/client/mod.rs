@@ -205,7 +205,7 @@ impl Client {
     #[track_caller]
     pub fn resolve(&mut self, ips: &[u64]) {
         for part in ips.chunks(Control::MAX_RESOLVE) {
-            self.send(&Control::Resolve(part.to_vec()));
+            self.send(&Control::Resolve { executed: part.to_vec(), guessed: vec![] });
         }
         self.wait(|client| {
             let codes: BTreeMap<u64, u64> = client

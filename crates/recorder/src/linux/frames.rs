@@ -3,7 +3,7 @@
 use super::{cpu::TakenSample, define::Definitions, names::Names, target::Target};
 use session::{FrameId, FrameTrust, FunctionKind, StackId};
 use std::{collections::HashMap, sync::Arc};
-use unwind::{Frame, FrameCode, LiveProcess, Outcome, Sample, Trust, Unknown, Unwinder};
+use unwind::{Frame, FrameCode, LiveProcess, Needed, Outcome, Sample, Trust, Unknown, Unwinder};
 use wire::{Class, Code, Method, Module, RuntimeWorkKind};
 
 /// Most frames of an event's stack: the runtime gives no more (`EP_MAX_STACK_DEPTH`).
@@ -15,7 +15,7 @@ const MOST_EVENT_STACKS: usize = 1 << 16;
 /// What became of a sample.
 pub(super) enum Unwound {
     /// The agent has to say first what stands at these addresses.
-    Needs(Vec<u64>),
+    Needs(Needed),
     /// Its stack.
     Stack {
         stack: StackId,
@@ -140,7 +140,7 @@ impl Frames {
         let unknown = if ask { Unknown::Ask } else { Unknown::Guess };
         let stack = Sample { registers: &sample.registers, stack: &sample.stack };
         let (stack, truncated, mark) = match self.unwinder.unwind(&stack, unknown) {
-            Outcome::NeedCode(addresses) => return Unwound::Needs(addresses),
+            Outcome::NeedCode(needed) => return Unwound::Needs(needed),
             Outcome::Complete(stack) => (stack, false, None),
             Outcome::Truncated(stack) => (stack, true, Some(self.truncated_mark(definitions))),
             Outcome::Broken(stack, _) => (stack, false, Some(self.broken_mark(definitions))),

@@ -24,6 +24,7 @@ use std::{
     sync::{Arc, Mutex, OnceLock},
     time::{Duration, Instant},
 };
+use unwind::Needed;
 use wire::{
     ByeReason, Control, Exception, LogLevel, Record, RuntimeWork, RuntimeWorkKind, WallTick, frame::FrameError,
 };
@@ -114,7 +115,7 @@ struct Ready {
 /// A sample that waits for the agent.
 struct Waiting {
     sample: TakenSample,
-    needs: Vec<u64>,
+    needs: Needed,
     since: Instant,
 }
 
@@ -303,10 +304,16 @@ impl Pump {
 
     /// Asks the agent for what waiting samples need and nobody asked for yet.
     fn ask(&mut self) {
-        let needs = self.waiting.iter().flat_map(|waiting| &waiting.needs).chain(self.event_samples.needs());
-        let wanted: Vec<u64> = needs.copied().filter(|address| self.requested.insert(*address)).collect();
-        for batch in wanted.chunks(Control::MAX_RESOLVE) {
-            if self.closed || self.sources.link.send(&Control::Resolve(batch.to_vec())).is_err() {
+        let executed = self.waiting.iter().filter_map(|waiting| waiting.needs.executed);
+        // The runtime itself has walked the stacks of events.
+        let mut executed: Vec<u64> = executed.chain(self.event_samples.needs().copied()).collect();
+        executed.retain(|address| self.requested.insert(*address));
+        let mut guessed: Vec<u64> = self.waiting.iter().flat_map(|waiting| &waiting.needs.guessed).copied().collect();
+        guessed.retain(|address| self.requested.insert(*address));
+        while !(self.closed || executed.is_empty() && guessed.is_empty()) {
+            let part = |all: &mut Vec<u64>| all.split_off(all.len().saturating_sub(Control::MAX_RESOLVE));
+            let message = Control::Resolve { executed: part(&mut executed), guessed: part(&mut guessed) };
+            if self.sources.link.send(&message).is_err() {
                 break;
             }
         }
@@ -378,11 +385,11 @@ impl Pump {
             let Some(waiting) = self.waiting.pop_front() else { break };
             let late = all || waiting.since.elapsed() > RESOLVE_LIMIT;
             if late {
-                for ip in &waiting.needs {
-                    self.frames.give_up(*ip);
+                for ip in waiting.needs.all() {
+                    self.frames.give_up(ip);
                 }
             }
-            if late || waiting.needs.iter().all(|ip| self.frames.knows(*ip)) {
+            if late || waiting.needs.all().all(|ip| self.frames.knows(ip)) {
                 self.sample(waiting.sample, !late);
             } else {
                 self.waiting.push_back(waiting);

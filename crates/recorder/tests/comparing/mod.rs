@@ -20,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 use testkit::TargetProcess;
-use unwind::{Failure, FrameCode, LiveProcess, Outcome, Registers, Sample, Unknown, Unwinder};
+use unwind::{Failure, FrameCode, LiveProcess, Needed, Outcome, Registers, Sample, Unknown, Unwinder};
 use wire::{Comparison, Control, CpuEngine, Method, MethodKind, ProfilerConfig, Record, SessionConfig, Stack, frame};
 
 /// Longest wait for the agent to do anything at all.
@@ -120,7 +120,7 @@ struct Copied {
     stack: Vec<u8>,
     since: Instant,
     /// Addresses that the agent was asked for.
-    asked: Vec<u64>,
+    asked: Needed,
 }
 
 /// A session with the agent of a process.
@@ -212,7 +212,7 @@ impl Comparing {
         if let Some(ring) = &mut self.ring {
             ring.drain(|sample| {
                 let (registers, stack) = (sample.registers, sample.stack.to_vec());
-                let copy = Copied { registers, stack, since: Instant::now(), asked: Vec::new() };
+                let copy = Copied { registers, stack, since: Instant::now(), asked: Needed::default() };
                 copied.push(((sample.tid, sample.time), copy));
             });
         }
@@ -228,12 +228,14 @@ impl Comparing {
             }
         }
         self.samples.retain(|_, sample| sample.since.elapsed() < PATIENCE * 2);
-        let wanted: Vec<u64> = self.samples.values().flat_map(|sample| &sample.asked).copied().collect();
-        let wanted: Vec<u64> = wanted.into_iter().filter(|&address| self.asked.insert(address)).collect();
-        for part in wanted.chunks(Control::MAX_RESOLVE) {
-            if frame::write(&mut self.stream, &Control::Resolve(part.to_vec())).is_err() {
-                self.ended = true;
-            }
+        let mut executed: Vec<u64> = self.samples.values().filter_map(|sample| sample.asked.executed).collect();
+        executed.retain(|&address| self.asked.insert(address));
+        let mut guessed: Vec<u64> = self.samples.values().flat_map(|sample| &sample.asked.guessed).copied().collect();
+        guessed.retain(|&address| self.asked.insert(address));
+        while !(executed.is_empty() && guessed.is_empty() || self.ended) {
+            let part = |all: &mut Vec<u64>| all.split_off(all.len().saturating_sub(Control::MAX_RESOLVE));
+            let message = Control::Resolve { executed: part(&mut executed), guessed: part(&mut guessed) };
+            self.ended = frame::write(&mut self.stream, &message).is_err();
         }
     }
 
@@ -288,7 +290,7 @@ impl Comparing {
                 self.asked.clear();
                 self.answered.clear();
                 for sample in self.samples.values_mut() {
-                    sample.asked.clear();
+                    sample.asked = Needed::default();
                 }
             }
             Record::Stack(stack) => drop(self.stacks.insert(stack.id, stack)),
@@ -311,16 +313,16 @@ impl Comparing {
     fn compare(&mut self, comparison: &Comparison) -> bool {
         let key = (comparison.os_tid, comparison.time);
         let Some(sample) = self.samples.get_mut(&key) else { return false };
-        let known = |unwinder: &mut Unwinder, answered: &HashSet<u64>, address: &u64| {
-            answered.contains(address) || matches!(unwinder.classify(*address), FrameCode::Managed { .. })
+        let known = |unwinder: &mut Unwinder, answered: &HashSet<u64>, address: u64| {
+            answered.contains(&address) || matches!(unwinder.classify(address), FrameCode::Managed { .. })
         };
-        if !sample.asked.iter().all(|address| known(&mut self.unwinder, &self.answered, address)) {
+        if !sample.asked.all().all(|address| known(&mut self.unwinder, &self.answered, address)) {
             return false;
         }
         let raw = Sample { registers: &sample.registers, stack: &sample.stack };
         let outcome = self.unwinder.unwind(&raw, Unknown::Ask);
-        if let Outcome::NeedCode(addresses) = outcome {
-            sample.asked = addresses;
+        if let Outcome::NeedCode(needed) = outcome {
+            sample.asked = needed;
             return false;
         }
         self.samples.remove(&key);

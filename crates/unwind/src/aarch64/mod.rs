@@ -7,12 +7,9 @@
 //! codes are not read, so prologs and epilogs (a few instructions of each method) can lose one caller.
 #![cfg_attr(not(target_arch = "aarch64"), allow(dead_code))]
 
-mod call_site;
 mod managed;
 mod registers;
 
-#[cfg_attr(not(target_arch = "aarch64"), allow(unused_imports))]
-pub(crate) use call_site::{LONGEST_CALL, ends_in_call};
 #[cfg_attr(not(target_arch = "aarch64"), allow(unused_imports))]
 pub(crate) use managed::ManagedRule;
 #[cfg_attr(not(target_arch = "aarch64"), allow(unused_imports, unreachable_pub))]

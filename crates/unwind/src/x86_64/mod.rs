@@ -1,7 +1,6 @@
 //! What is special about x86-64. Registers go by their DWARF numbers (System V ABI, AMD64 supplement, 3.6.2).
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 
-mod call_site;
 mod epilog;
 mod instructions;
 mod managed;
@@ -11,10 +10,7 @@ mod unwind_info;
 
 // Built on every processor so that it stays right, used on its own.
 #[cfg_attr(not(target_arch = "x86_64"), allow(unused_imports))]
-pub(crate) use self::{
-    call_site::{LONGEST_CALL, ends_in_call},
-    managed::ManagedRule,
-};
+pub(crate) use self::managed::ManagedRule;
 #[cfg_attr(not(target_arch = "x86_64"), allow(unused_imports))]
 pub use registers::Registers;
 

@@ -283,11 +283,11 @@ mod tests {
         let (mut connection, mut other, _directory) = pair();
         let mut bytes = Vec::new();
         frame::write(&mut bytes, &Control::Status).unwrap();
-        frame::write(&mut bytes, &Control::Resolve(vec![1, 2])).unwrap();
+        frame::write(&mut bytes, &Control::Resolve { executed: vec![1], guessed: vec![2] }).unwrap();
         other.write_all(&bytes[..7]).unwrap();
         assert_eq!(receive(&mut connection), Some(vec![Control::Status]));
         other.write_all(&bytes[7..]).unwrap();
-        assert_eq!(receive(&mut connection), Some(vec![Control::Resolve(vec![1, 2])]));
+        assert_eq!(receive(&mut connection), Some(vec![Control::Resolve { executed: vec![1], guessed: vec![2] }]));
     }
 
     #[test]

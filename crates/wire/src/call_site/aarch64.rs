@@ -1,9 +1,9 @@
 /// The length of a call instruction, in bytes.
-pub(crate) const LONGEST_CALL: usize = 4;
+pub const LONGEST_CALL: usize = 4;
 
 /// Whether the bytes end in a call instruction, so that the address behind them can be a return address: `BL`,
 /// or `BLR` with or without pointer authentication (Arm ARM, C6.2).
-pub(crate) fn ends_in_call(bytes: &[u8]) -> bool {
+pub fn ends_in_call(bytes: &[u8]) -> bool {
     let Some(&instruction) = bytes.last_chunk::<4>() else { return false };
     let instruction = u32::from_le_bytes(instruction);
     instruction >> 26 == 0b10_0101 || instruction & 0xfeff_f000 == 0xd63f_0000

@@ -1,0 +1,187 @@
+//! Which guesses at addresses of code the runtime may be asked about.
+//!
+//! Words on a stack may be old, or no return addresses at all. Of code that was compiled at run time the runtime has a
+//! map that says for any address whether it is code. In a ready-to-run image it goes back from the address to the
+//! nearest function that has been called; if there is none before it, it runs off the front of the table of functions
+//! and the process dies (`ReadyToRunJitManager::JitCodeToMethodInfo`, src/coreclr/vm/codeman.cpp). So a guess in an
+//! image is looked at here first: it must lie in a function, behind a call. Such a word is a return address, and a
+//! function that will be returned to has been called.
+
+use crate::memory::Memory;
+use crate::os::maps::{self, Mapping};
+use crate::unwind_table::Image;
+use std::collections::HashMap;
+use wire::call_site::{LONGEST_CALL, ends_in_call};
+
+/// Mappings of one image, or of one piece of memory, that are looked at for its headers.
+const MOST_PARTS: usize = 64;
+
+/// What executable memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ground {
+    /// Code that was compiled at run time, and stubs.
+    Heap,
+    /// A ready-to-run image.
+    Image(Image),
+    /// Native code and the like.
+    Other,
+}
+
+/// The executable memory of this process.
+#[derive(Debug, Default)]
+pub struct Grounds {
+    /// Ascending.
+    parts: Vec<(Mapping, Ground)>,
+}
+
+impl Grounds {
+    /// Those of these addresses that may be asked about, in their order; the others go to `refused`.
+    pub fn sift(&mut self, memory: &impl Memory, guessed: &[u64], mut refused: impl FnMut(u64)) -> Vec<u64> {
+        let mut is_fresh = false;
+        let mut allowed = Vec::with_capacity(guessed.len());
+        for &address in guessed {
+            if !is_fresh && self.at(address).is_none() {
+                is_fresh = true;
+                self.read(memory, maps::mappings());
+            }
+            let may_be_code = match self.at(address) {
+                Some(Ground::Heap) => true,
+                // Other processors have other tables.
+                Some(Ground::Image(image)) => {
+                    (cfg!(not(target_arch = "x86_64")) || image.has_function_at(memory, address))
+                        && is_in_call(memory, address)
+                }
+                Some(Ground::Other) | None => false,
+            };
+            if may_be_code {
+                allowed.push(address);
+            } else {
+                refused(address);
+            }
+        }
+        allowed
+    }
+
+    /// Forgets everything: memory was given back.
+    pub fn forget(&mut self) {
+        self.parts.clear();
+    }
+
+    fn at(&self, address: u64) -> Option<Ground> {
+        let behind = self.parts.partition_point(|(part, _)| part.start <= address);
+        let (part, ground) = self.parts.get(behind.checked_sub(1)?)?;
+        (address < part.end).then_some(*ground)
+    }
+
+    fn read(&mut self, memory: &impl Memory, mappings: Vec<Mapping>) {
+        let mut known: HashMap<u64, (Mapping, Ground)> =
+            self.parts.drain(..).map(|(part, ground)| (part.start, (part, ground))).collect();
+        for (index, part) in mappings.iter().enumerate().filter(|(_, part)| part.executable) {
+            let ground = match known.remove(&part.start) {
+                Some((same, ground)) if same == *part => ground,
+                _ => ground(memory, mappings.get(..=index).unwrap_or_default()),
+            };
+            self.parts.push((part.clone(), ground));
+        }
+    }
+}
+
+/// What the last of these mappings is.
+fn ground(memory: &impl Memory, mappings: &[Mapping]) -> Ground {
+    let Some(part) = mappings.last() else { return Ground::Other };
+    if part.path.starts_with('[') {
+        return Ground::Other;
+    }
+    // Where the runtime may not both write and execute memory, it maps its heaps twice.
+    let is_file = !(part.path.is_empty() || part.path.starts_with("/memfd:"));
+    let mut above = part.start;
+    for mapping in mappings.iter().rev().take(MOST_PARTS) {
+        // An image that was read instead of mapped is one piece of memory.
+        let belongs = if is_file { mapping.path == part.path } else { mapping.end >= above };
+        if !belongs {
+            if is_file {
+                continue;
+            }
+            break;
+        }
+        above = mapping.start;
+        if let Some(image) = Image::at(memory, mapping.start).filter(|image| image.contains(part.start)) {
+            return Ground::Image(image);
+        }
+    }
+    if is_file { Ground::Other } else { Ground::Heap }
+}
+
+/// Whether an address is the last byte of a call instruction.
+fn is_in_call(memory: &impl Memory, address: u64) -> bool {
+    let Some(behind) = address.checked_add(1) else { return false };
+    let mut code = [0; LONGEST_CALL];
+    let Some(start) = behind.checked_sub(code.len() as u64) else { return false };
+    memory.read(start, &mut code) && ends_in_call(&code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::memory::OwnMemory;
+
+    fn mapping(start: u64, end: u64, executable: bool, path: &str) -> Mapping {
+        Mapping { start, end, executable, path: path.into() }
+    }
+
+    #[test]
+    fn native_code_is_never_asked_about_and_anonymous_code_is() {
+        let mut grounds = Grounds::default();
+        let memory = OwnMemory::default();
+        let here = maps::mappings as *const () as u64;
+        let mut refused = Vec::new();
+        assert_eq!(grounds.sift(&memory, &[here, 8, u64::MAX], |address| refused.push(address)), [] as [u64; 0]);
+        assert_eq!(refused, [here, 8, u64::MAX]);
+        let heap = [mapping(0x1000, 0x2000, false, ""), mapping(0x2000, 0x3000, true, "")];
+        grounds.read(&memory, heap.to_vec());
+        assert_eq!(grounds.at(0x2fff), Some(Ground::Heap));
+        assert_eq!(grounds.at(0x1fff), None, "what cannot run is no code");
+        grounds.forget();
+        assert_eq!(grounds.at(0x2fff), None);
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn in_an_image_only_what_lies_behind_a_call_is_asked_about() {
+        const BASE: u64 = 0x10_0000;
+        // Headers of a PE32+ image of 64 KiB with one function at 0x2000 to 0x2010, and its code: two calls.
+        let mut image = vec![0_u8; 0x1_0000];
+        let mut put = |at: usize, bytes: &[u8]| image[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, b"MZ");
+        put(60, &0x80_u32.to_le_bytes());
+        put(0x80, b"PE\0\0");
+        put(0x80 + 24, &0x20b_u16.to_le_bytes());
+        put(0x80 + 24 + 56, &0x1_0000_u32.to_le_bytes());
+        put(0x80 + 24 + 112 + 24, &0x1000_u32.to_le_bytes());
+        put(0x80 + 24 + 112 + 28, &12_u32.to_le_bytes());
+        put(0x1000, &[0x2000_u32, 0x2010, 0x3000].map(u32::to_le_bytes).concat());
+        put(0x2000, &[0x90, 0xe8, 1, 2, 3, 4, 0x90]);
+        put(0x2800, &[0x90, 0xe8, 1, 2, 3, 4, 0x90]);
+        struct Fake(Vec<u8>);
+        impl Memory for Fake {
+            fn read(&self, address: u64, out: &mut [u8]) -> bool {
+                let Some(at) = address.checked_sub(BASE) else { return false };
+                let Some(bytes) = self.0.get(at as usize..at as usize + out.len()) else { return false };
+                out.copy_from_slice(bytes);
+                true
+            }
+        }
+        let memory = Fake(image);
+        let path = "/app/lib.dll";
+        for path in [path, ""] {
+            let mut grounds = Grounds::default();
+            let mappings =
+                [mapping(BASE, BASE + 0x2000, false, path), mapping(BASE + 0x2000, BASE + 0x5000, true, path)];
+            grounds.read(&memory, mappings.to_vec());
+            let guesses = [0x2005, 0x2004, 0x2006, 0x200f, 0x2805, 0x4fff].map(|offset| BASE + offset);
+            let mut refused = 0;
+            assert_eq!(grounds.sift(&memory, &guesses, |_| refused += 1), [BASE + 0x2005], "{path}");
+            assert_eq!(refused, 5);
+        }
+    }
+}
