@@ -6,7 +6,7 @@
 use crate::agent::{Agent, Phase};
 use crate::context::Context;
 use crate::counters::Counters;
-use crate::os::threads::{OwnThread, current_tid};
+use crate::os::threads::{OwnThread, current_tid, is_own};
 use crate::os::{clock, tasks};
 use crate::queue::Event;
 use crate::runtime::Runtime;
@@ -182,7 +182,8 @@ impl Profiler for Entry {
 
 impl ProfilerCallback for Entry {
     fn thread_created(&self, _cx: &CallbackCx<'_>, thread: ThreadId) {
-        if let Some(agent) = self.running() {
+        // Our own threads become the runtime's when they ask for events; they are nobody's to look at.
+        if let Some(agent) = self.running().filter(|_| !is_own()) {
             agent.live.insert(thread);
         }
     }
@@ -196,7 +197,7 @@ impl ProfilerCallback for Entry {
     }
 
     fn thread_assigned_to_os_thread(&self, _cx: &CallbackCx<'_>, thread: ThreadId, os_tid: u32) {
-        if let Some(agent) = self.running() {
+        if let Some(agent) = self.running().filter(|_| !is_own()) {
             agent.events.push(Event::ThreadRuns { thread, os_tid, time: clock::monotonic() });
             // The callback comes on the thread that it is about. If one day it does not, the thread is not sampled.
             agent.with_signals(|engine| {

@@ -91,11 +91,12 @@ fn switch_here(agent: &Agent, catches: bool) -> corprof::Result<()> {
     let switch = state.switches.fetch_add(1, Relaxed).wrapping_add(1);
     state.switching.store(true, Release);
     state.catches.store(0, Release);
-    let mut done = replace_session(agent, catches);
+    let done = replace_session(agent, catches);
     if !catches && done.is_ok() {
         // As a session stops the runtime reckons the level of its provider with that session still in it, and goes on
-        // to prepare events that nobody gets. It reckons anew with the next one.
-        done = replace_session(agent, catches);
+        // to prepare events that nobody gets. It reckons anew with the next one; if that fails, they are prepared in
+        // vain, no more.
+        let _ = replace_session(agent, catches);
     }
     state.switching.store(false, Release);
     // If it failed all is as it was, and nothing is switched again.
@@ -179,12 +180,15 @@ impl Storm {
         let switched = on_own_thread(move || switch_here(&for_thread, catches));
         if !matches!(switched, Ok(Some(Ok(())))) {
             self.stuck = true;
+            if agent.is_shutdown() {
+                return;
+            }
             agent.log(LogLevel::Warning, "the runtime does not let exceptions be followed otherwise".to_owned());
         } else if !catches && !self.told {
             self.told = true;
             let text = format!(
-                "there are more than {STORM_RATE} exceptions per second: all are counted, but who catches \
-                them is looked at for a tenth of a second every two seconds only"
+                "there are more than {STORM_RATE} exceptions per second: all are counted, give or take one of each thread \
+                 now and then, but who catches them is looked at for a tenth of a second every two seconds only"
             );
             agent.log(LogLevel::Warning, text);
         }

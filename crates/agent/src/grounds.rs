@@ -5,12 +5,16 @@
 //! nearest function that has been called; if there is none before it, it runs off the front of the table of functions
 //! and the process dies (`ReadyToRunJitManager::JitCodeToMethodInfo`, src/coreclr/vm/codeman.cpp). So a guess in an
 //! image is looked at here first: it must lie in a function, behind a call. Such a word is a return address, and a
-//! function that will be returned to has been called.
+//! function that will be returned to has been called. What was being executed must lie in a function, too.
 
 use crate::memory::Memory;
-use crate::os::maps::{self, Mapping};
+use crate::os::{
+    clock,
+    maps::{self, Mapping},
+};
 use crate::unwind_table::Image;
 use std::collections::HashMap;
+use wire::Nanos;
 use wire::call_site::{LONGEST_CALL, ends_in_call};
 
 /// Mappings of one image, or of one piece of memory, that are looked at for its headers.
@@ -27,31 +31,53 @@ enum Ground {
     Other,
 }
 
+/// How an address came to be asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// The instruction there was being executed.
+    Executed,
+    /// It stands before what may be a return address.
+    Guessed,
+}
+
+/// How long the memory map is believed: heaps of methods that were freed may become images.
+const BELIEVED: Nanos = 100_000_000;
+
 /// The executable memory of this process.
 #[derive(Debug, Default)]
 pub struct Grounds {
     /// Ascending.
     parts: Vec<(Mapping, Ground)>,
+    read_at: Nanos,
 }
 
 impl Grounds {
     /// Those of these addresses that may be asked about, in their order; the others go to `refused`.
-    pub fn sift(&mut self, memory: &impl Memory, guessed: &[u64], mut refused: impl FnMut(u64)) -> Vec<u64> {
-        let mut is_fresh = false;
-        let mut allowed = Vec::with_capacity(guessed.len());
-        for &address in guessed {
-            if !is_fresh && self.at(address).is_none() {
+    pub fn sift(
+        &mut self,
+        memory: &impl Memory,
+        addresses: &[u64],
+        trust: Trust,
+        mut refused: impl FnMut(u64),
+    ) -> Vec<u64> {
+        let now = clock::monotonic();
+        let mut is_fresh = addresses.is_empty();
+        let mut allowed = Vec::with_capacity(addresses.len());
+        for &address in addresses {
+            if !is_fresh && (self.at(address).is_none() || now.saturating_sub(self.read_at) > BELIEVED) {
                 is_fresh = true;
+                self.read_at = now;
                 self.read(memory, maps::mappings());
             }
+            let is_executed = trust == Trust::Executed;
             let may_be_code = match self.at(address) {
                 Some(Ground::Heap) => true,
                 // Other processors have other tables.
                 Some(Ground::Image(image)) => {
                     (cfg!(not(target_arch = "x86_64")) || image.has_function_at(memory, address))
-                        && is_in_call(memory, address)
+                        && (is_executed || is_in_call(memory, address))
                 }
-                Some(Ground::Other) | None => false,
+                Some(Ground::Other) | None => is_executed,
             };
             if may_be_code {
                 allowed.push(address);
@@ -78,7 +104,8 @@ impl Grounds {
             self.parts.drain(..).map(|(part, ground)| (part.start, (part, ground))).collect();
         for (index, part) in mappings.iter().enumerate().filter(|(_, part)| part.executable) {
             let ground = match known.remove(&part.start) {
-                Some((same, ground)) if same == *part => ground,
+                // Anonymous memory may have become something else without a sign.
+                Some((same, ground)) if same == *part && !part.path.is_empty() => ground,
                 _ => ground(memory, mappings.get(..=index).unwrap_or_default()),
             };
             self.parts.push((part.clone(), ground));
@@ -89,11 +116,12 @@ impl Grounds {
 /// What the last of these mappings is.
 fn ground(memory: &impl Memory, mappings: &[Mapping]) -> Ground {
     let Some(part) = mappings.last() else { return Ground::Other };
-    if part.path.starts_with('[') {
+    let is_anonymous = part.path.is_empty() || part.path.starts_with("[anon");
+    if part.path.starts_with('[') && !is_anonymous {
         return Ground::Other;
     }
     // Where the runtime may not both write and execute memory, it maps its heaps twice.
-    let is_file = !(part.path.is_empty() || part.path.starts_with("/memfd:"));
+    let is_file = !(is_anonymous || part.path.starts_with("/memfd:"));
     let mut above = part.start;
     for mapping in mappings.iter().rev().take(MOST_PARTS) {
         // An image that was read instead of mapped is one piece of memory.
@@ -135,8 +163,10 @@ mod tests {
         let memory = OwnMemory::default();
         let here = maps::mappings as *const () as u64;
         let mut refused = Vec::new();
-        assert_eq!(grounds.sift(&memory, &[here, 8, u64::MAX], |address| refused.push(address)), [] as [u64; 0]);
+        let asked = grounds.sift(&memory, &[here, 8, u64::MAX], Trust::Guessed, |address| refused.push(address));
+        assert_eq!(asked, []);
         assert_eq!(refused, [here, 8, u64::MAX]);
+        assert_eq!(grounds.sift(&memory, &[here], Trust::Executed, |_| {}), [here], "what runs is what it is");
         let heap = [mapping(0x1000, 0x2000, false, ""), mapping(0x2000, 0x3000, true, "")];
         grounds.read(&memory, heap.to_vec());
         assert_eq!(grounds.at(0x2fff), Some(Ground::Heap));
@@ -180,8 +210,11 @@ mod tests {
             grounds.read(&memory, mappings.to_vec());
             let guesses = [0x2005, 0x2004, 0x2006, 0x200f, 0x2805, 0x4fff].map(|offset| BASE + offset);
             let mut refused = 0;
-            assert_eq!(grounds.sift(&memory, &guesses, |_| refused += 1), [BASE + 0x2005], "{path}");
+            grounds.read_at = clock::monotonic();
+            assert_eq!(grounds.sift(&memory, &guesses, Trust::Guessed, |_| refused += 1), [BASE + 0x2005], "{path}");
             assert_eq!(refused, 5);
+            let executed = grounds.sift(&memory, &guesses, Trust::Executed, |_| refused += 1);
+            assert_eq!(executed, guesses[..4], "what is executed lies in a function");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! From addresses to methods: what code stands where, what it is called, and how its frames are unwound.
 
 use crate::counters::Counters;
-use crate::grounds::Grounds;
+use crate::grounds::{Grounds, Trust};
 use crate::os::{maps, memory::OwnMemory};
 use crate::runtime::{NativeCode, Runtime};
 use crate::unwind_table::{self, Image};
@@ -118,12 +118,16 @@ impl Resolver {
         self.resolve(runtime, counters, ips, out);
     }
 
-    /// Adds those of these guesses to `ips` that the runtime may be asked about, and answers the others.
-    pub fn sift(&mut self, guessed: &[u64], ips: &mut Vec<u64>, out: &mut Vec<Record>) {
-        let (known, unknown): (Vec<u64>, Vec<u64>) = guessed.iter().partition(|ip| self.covers(**ip));
-        ips.extend(known);
-        // Not remembered: a refused guess may turn out to be code.
-        ips.extend(self.grounds.sift(&self.memory, &unknown, |ip| out.push(Record::NotCode(ip))));
+    /// Those of these addresses that the runtime may be asked about; answers the others.
+    pub fn sift(&mut self, executed: &[u64], guessed: &[u64], out: &mut Vec<Record>) -> Vec<u64> {
+        let mut ips = Vec::with_capacity(executed.len() + guessed.len());
+        for (addresses, trust) in [(executed, Trust::Executed), (guessed, Trust::Guessed)] {
+            let (known, unknown): (Vec<u64>, Vec<u64>) = addresses.iter().partition(|ip| self.covers(**ip));
+            ips.extend(known);
+            // Not remembered: a refused guess may turn out to be code.
+            ips.extend(self.grounds.sift(&self.memory, &unknown, trust, |ip| out.push(Record::NotCode(ip))));
+        }
+        ips
     }
 
     fn covers(&self, ip: u64) -> bool {

@@ -122,7 +122,10 @@ impl<'a> Writer<'a> {
                 next_visit = now + VISIT_INTERVAL;
                 self.visit_threads();
             }
-            if let Some(storm) = &mut self.storm {
+            // A process that ends may not answer.
+            if agent.phase() == Phase::Running
+                && let Some(storm) = &mut self.storm
+            {
                 storm.look(agent, now);
             }
             if now >= next_status {
@@ -149,7 +152,7 @@ impl<'a> Writer<'a> {
                     Control::Resolve { mut executed, mut guessed } => {
                         executed.truncate(Control::MAX_RESOLVE);
                         guessed.truncate(Control::MAX_RESOLVE);
-                        self.answer(executed, &guessed)?;
+                        self.answer(&executed, &guessed)?;
                     }
                     Control::Status => {
                         let status = self.status();
@@ -302,12 +305,12 @@ impl<'a> Writer<'a> {
         })();
     }
 
-    fn answer(&mut self, executed: Vec<u64>, guessed: &[u64]) -> Result<(), Gone> {
+    fn answer(&mut self, executed: &[u64], guessed: &[u64]) -> Result<(), Gone> {
         // Freed code must be told before its addresses get another meaning.
         self.drain()?;
         let mut records = Vec::new();
-        let mut ips = executed;
-        self.resolver.sift(guessed, &mut ips, &mut records);
+        let ips = self.resolver.sift(executed, guessed, &mut records);
+        self.put_all(&mut records)?;
         let agent = self.agent;
         // In parts: a process that is ending, or a Stop, does not wait for thousands of methods.
         for part in ips.chunks(256) {

@@ -130,6 +130,10 @@ fn threads_are_told() {
         let process = running(runtime);
         let mut client = Client::attach(&process, config(&[], CpuEngine::KernelRing));
         client.wait(|client| client.records.iter().any(|record| matches!(record, Record::ThreadStarted(_))));
+        // Where nothing is left to ask the runtime about, there are answers too.
+        let native = main as *const () as u64;
+        client.send(&Control::Resolve { executed: vec![], guessed: vec![native] });
+        client.wait(|client| client.records.iter().any(|r| matches!(r, Record::NotCode(ip) if *ip == native)));
         client.send(&Control::Flush);
         client.wait(|client| client.records.contains(&Record::Flushed));
         let threads: BTreeSet<u32> = client

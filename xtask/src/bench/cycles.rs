@@ -6,12 +6,21 @@ use super::table::{Distribution, Goal, Row};
 use super::work::{FOR_EVER, Target, working};
 use anyhow::{Context, Result, ensure};
 use std::fs;
+use std::thread;
 use std::time::Duration;
 use testkit::Runtime;
 
 /// The runtimes of the goals.
 pub const RUNTIMES: [Runtime; 4] = [Runtime::V3_1, Runtime::V8, Runtime::V9, Runtime::V10];
 
+/// Four threads, each busy for a quarter of the time: about one processor, as in a service under load.
+const LOAD: [&str; 6] = ["--modes", "cpu,alloc,exceptions,churn", "--duty", "25", "--seconds", FOR_EVER];
+
+/// How long a cycle takes with everything around it.
+const USUAL_CYCLE: Duration = Duration::from_millis(500);
+
+/// For `--only`.
+pub const CONTROL: &str = "memory without cycles";
 /// For `--only`.
 pub const NAME: &str = "attach, first sample, detach, cycles";
 
@@ -32,9 +41,7 @@ const PROFILERS: [&str; 2] = ["cpu", "cpu,wall,exceptions,gc"];
 /// # Errors
 /// When the target dies. A cycle that fails is counted.
 pub fn run(runtime: Runtime, options: &Options) -> Result<Vec<Row>> {
-    // Four threads, each busy for a quarter of the time: about one processor, as in a service under load.
-    let load = ["--modes", "cpu,alloc,exceptions,churn", "--duty", "25", "--seconds", FOR_EVER];
-    working(runtime, "mixed", &load, |target| cycles(runtime, options.cycles, target))
+    working(runtime, "mixed", &LOAD, |target| cycles(runtime, options.cycles, target))
 }
 
 fn cycles(runtime: Runtime, count: usize, target: Target<'_>) -> Result<Vec<Row>> {
@@ -71,15 +78,35 @@ fn cycles(runtime: Runtime, count: usize, target: Target<'_>) -> Result<Vec<Row>
             Goal::only(0.0, "failures"),
         ),
     ];
-    let warm = &sizes[WARM_UP.min(sizes.len())..];
-    if warm.len() >= 2 * LEVEL {
-        let level = |part: &[f64]| Distribution::of(part.to_vec()).median();
-        let (before, after) = (level(&warm[..LEVEL]), level(&warm[warm.len() - LEVEL..]));
-        let measured = format!("{:+.2} MB ({before:.1} → {after:.1})", after - before);
+    if let Some((growth, measured)) = growth(&sizes) {
         let goal = Goal::only(5.0, "MB");
-        rows.push(Row::new("attach/record/detach cycles: RSS growth", runtime, after - before, measured, goal));
+        rows.push(Row::new("attach/record/detach cycles: RSS growth", runtime, growth, measured, goal));
     }
     Ok(rows)
+}
+
+/// Memory of the same target over the same time, with nobody attached: what of the growth is its own.
+///
+/// # Errors
+/// When the target dies.
+pub fn control(runtime: Runtime, options: &Options) -> Result<Vec<Row>> {
+    working(runtime, "mixed", &LOAD, |target| {
+        let mut sizes = Vec::new();
+        for _ in 0..options.cycles {
+            thread::sleep(USUAL_CYCLE);
+            sizes.push(memory(target.pid, "VmRSS").context("the target has ended")? as f64 / 1e6);
+        }
+        let (_, measured) = growth(&sizes).context("too few cycles")?;
+        Ok(vec![Row::told(CONTROL, runtime.to_string(), measured)])
+    })
+}
+
+/// How much memory grew from after the first cycles to the last, in MB, and in words; `None` with too few.
+fn growth(sizes: &[f64]) -> Option<(f64, String)> {
+    let warm = sizes.get(WARM_UP..).filter(|warm| warm.len() >= 2 * LEVEL)?;
+    let level = |part: &[f64]| Distribution::of(part.to_vec()).median();
+    let (before, after) = (level(&warm[..LEVEL]), level(&warm[warm.len() - LEVEL..]));
+    Some((after - before, format!("{:+.2} MB ({before:.1} → {after:.1})", after - before)))
 }
 
 /// One cycle; the milliseconds until the agent ran, until the first CPU sample, and for leaving.

@@ -65,7 +65,8 @@ pub struct Options {
 pub enum Suite {
     /// Every goal of docs/performance.md that a benchmark can tell, except for endurance
     Spine,
-    /// The windows of the slow-downs with nothing switched on: how much of a difference is noise
+    /// The windows of the slow-downs, and the time of the cycles, with nothing switched on: how much of a difference is
+    /// noise
     Noise,
     /// Ten minutes each of what is most likely to kill a process that is profiled
     Endurance,
@@ -181,6 +182,9 @@ fn jobs(options: &Options) -> Vec<Job<'_>> {
             add(large::NAME, None, Box::new(large::run));
         }
         Suite::Noise => {
+            for runtime in cycles::RUNTIMES {
+                add(cycles::CONTROL, Some(runtime), Box::new(move || cycles::control(runtime, options)));
+            }
             for (comparison, runtime) in each(slowdown::NOISE, &slowdown::RUNTIMES) {
                 add(comparison.name, Some(runtime), Box::new(move || comparison.run(runtime, options)));
             }

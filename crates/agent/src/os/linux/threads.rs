@@ -5,11 +5,22 @@
 //! that has one. On our own threads the standard library may be used freely: they end before the runtime
 //! unloads the library.
 
+use std::cell::Cell;
 use std::ffi::{CString, c_void};
 use std::io;
 
 /// Bytes of stack of an own thread.
 const STACK_SIZE: usize = 512 << 10;
+
+thread_local! {
+    // Asked on threads of the target too, so it has no destructor.
+    static OWN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the caller is one of the agent's own threads.
+pub fn is_own() -> bool {
+    OWN.try_with(Cell::get).unwrap_or(false)
+}
 
 /// An own thread that was started. It must be joined before the library may go.
 #[derive(Debug)]
@@ -31,6 +42,7 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
     let start = unsafe { Box::from_raw(start.cast::<Start>()) };
     // SAFETY: the name is a C string that lives until after the call.
     unsafe { libc::prctl(libc::PR_SET_NAME, start.name.as_ptr(), 0, 0, 0) };
+    let _ = OWN.try_with(|own| own.set(true));
     let body = start.body;
     // A panic must not leave through `pthread_create`'s frame. What panicked has said so in the log.
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
