@@ -1,6 +1,7 @@
 //! What stands in the blocks of a stream.
 
 use crate::cursor::Cursor;
+use crate::field::Field;
 
 /// Longest name of a provider or an event, in UTF-16 units.
 const MAX_NAME: usize = 4096;
@@ -122,10 +123,11 @@ pub(crate) struct Metadata {
     pub keywords: u64,
     pub version: u32,
     pub level: u32,
+    pub fields: Vec<Field>,
 }
 
 impl Metadata {
-    /// From the payload of an event in a metadata block. The description of the fields is not read.
+    /// From the payload of an event in a metadata block.
     pub fn parse(payload: &[u8]) -> Option<Self> {
         let mut fields = Cursor(payload);
         Some(Self {
@@ -136,6 +138,8 @@ impl Metadata {
             keywords: fields.u64()?,
             version: fields.u32()?,
             level: fields.u32()?,
+            // Many of the runtime's own events have no description.
+            fields: Field::parse_all(&mut fields, 0).unwrap_or_default(),
         })
     }
 }

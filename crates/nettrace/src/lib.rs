@@ -15,12 +15,15 @@
 
 pub mod allocations;
 mod block;
+pub mod counters;
 mod cursor;
 mod error;
+mod field;
 pub mod gc;
 pub mod locks;
 mod reader;
 pub mod runtime;
 
 pub use error::Error;
+pub use field::{Field, FieldType, Value};
 pub use reader::{Event, EventType, Reader, Statistics, TraceInfo};

@@ -1,6 +1,7 @@
 use crate::Error;
 use crate::block::{Blob, Blobs, Metadata, Stacks, sequence_point};
 use crate::cursor::Cursor;
+use crate::field::Field;
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
 use std::io::{self, Read};
@@ -62,6 +63,8 @@ pub struct EventType {
     pub keywords: u64,
     /// 1 critical to 5 verbose.
     pub level: u32,
+    /// Its fields, where it describes them; the runtime's own events often do not.
+    pub fields: Vec<Field>,
 }
 
 /// An event.
@@ -462,6 +465,7 @@ impl<R: Read> Reader<R> {
             name: metadata.name,
             keywords: metadata.keywords,
             level: metadata.level,
+            fields: metadata.fields,
         };
         self.metadata.insert(metadata.id, Arc::new(ty));
         Ok(())

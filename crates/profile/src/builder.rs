@@ -5,7 +5,7 @@ use session::{
     Validator,
 };
 
-use crate::{Allocations, Exceptions, Locks, Profile, Series, SeriesKind, Tables, series::Row};
+use crate::{Allocations, Counter, Exceptions, Locks, Profile, Series, SeriesKind, Tables, series::Row};
 
 /// What to keep of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -104,6 +104,17 @@ impl ProfileBuilder {
                 see(end_of(batch.start, &batch.time_delta));
                 profile.locks.add_batch(batch, inside);
             }
+            SessionRecord::Counter(counter) => {
+                profile.counters.push(Counter { def: counter.clone(), values: Vec::new() });
+            }
+            SessionRecord::CounterValues { time, values } => {
+                see(*time);
+                for (counter, value) in values.iter().filter(|_| inside(*time)) {
+                    if let Some(counter) = profile.counters.get_mut(counter.index()) {
+                        counter.values.push((*time, *value));
+                    }
+                }
+            }
             SessionRecord::Gc(gc) => {
                 see(gc.end);
                 if inside(gc.start) {
@@ -149,6 +160,7 @@ impl ProfileBuilder {
             exceptions: Exceptions::new(start),
             allocations: Allocations::new(start, self.options.keep_samples),
             locks: Locks::new(start, self.options.keep_samples),
+            counters: Vec::new(),
             gcs: Vec::new(),
             pauses: Vec::new(),
             observer: Vec::new(),
@@ -180,6 +192,8 @@ impl ProfileBuilder {
             profile.exceptions = Exceptions::new(latest);
             profile.allocations = Allocations::new(latest, self.options.keep_samples);
             profile.locks = Locks::new(latest, self.options.keep_samples);
+            profile.counters = std::mem::take(&mut old.counters);
+            profile.counters.iter_mut().for_each(|counter| counter.values.clear());
             profile.end = old.end.take();
             // The costs of the observer count from the start, so that the last one stays true.
             profile.observer.extend(old.observer.pop());

@@ -177,6 +177,9 @@ impl Profile {
             }
         }
         profile.locks.series.settle();
+        for counter in &mut profile.counters {
+            counter.values.retain(|(time, _)| sieve.takes_time(*time));
+        }
         profile.gcs.retain(|gc| sieve.takes_time(gc.start));
         profile.pauses.retain(|pause| sieve.takes_time(pause.suspend_start));
         profile.filtered = match (&self.filtered, filter.describe()) {

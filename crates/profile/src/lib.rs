@@ -9,6 +9,7 @@
 
 mod allocations;
 mod builder;
+mod counters;
 mod exceptions;
 mod filter;
 mod gc;
@@ -24,6 +25,7 @@ mod tree;
 
 pub use allocations::*;
 pub use builder::*;
+pub use counters::*;
 pub use exceptions::*;
 pub use filter::*;
 pub use gc::*;

@@ -2,7 +2,9 @@ use std::sync::Arc;
 
 use session::{FunctionId, GcEvent, Nanos, ObserverStatus, PauseEvent, ProfilerRun, SessionEnd, SessionInfo};
 
-use crate::{Allocations, CallTree, Estimate, Exceptions, Locks, Series, SeriesKind, Tables, Totals, TreeOptions};
+use crate::{
+    Allocations, CallTree, Counter, Estimate, Exceptions, Locks, Series, SeriesKind, Tables, Totals, TreeOptions,
+};
 
 /// A recording, ready to be asked.
 #[derive(Clone, Debug)]
@@ -25,6 +27,8 @@ pub struct Profile {
     pub allocations: Allocations,
     /// Waits for locks.
     pub locks: Locks,
+    /// What the process counted about itself, in the order of their ids.
+    pub counters: Vec<Counter>,
     /// Garbage collections, in the order of their end.
     pub gcs: Vec<GcEvent>,
     /// Times when the world stood still.

@@ -21,10 +21,17 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
             provider: "Microsoft-Windows-DotNETRuntime",
             keywords: 0x800_0000_0000,
             level: 4,
+            arguments: "",
             runtimes: (10, u16::MAX),
         },
         // GCAllocationTick, which the verbose level has.
-        EventPipeSpec { provider: "Microsoft-Windows-DotNETRuntime", keywords: 0x1, level: 5, runtimes: (0, 9) },
+        EventPipeSpec {
+            provider: "Microsoft-Windows-DotNETRuntime",
+            keywords: 0x1,
+            level: 5,
+            arguments: "",
+            runtimes: (0, 9),
+        },
     ],
     since: 3,
     attach: true,

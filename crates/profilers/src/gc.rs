@@ -17,6 +17,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         provider: "Microsoft-Windows-DotNETRuntime",
         keywords: 0x1,
         level: 4,
+        arguments: "",
         runtimes: EventPipeSpec::ALL,
     }],
     since: 3,

@@ -20,6 +20,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         provider: "Microsoft-Windows-DotNETRuntime",
         keywords: 0x4000,
         level: 4,
+        arguments: "",
         runtimes: EventPipeSpec::ALL,
     }],
     since: 3,

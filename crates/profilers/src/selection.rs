@@ -1,4 +1,4 @@
-use crate::{ParamKind, ProfilerSpec, by_id};
+use crate::{EventSource, ParamKind, ProfilerSpec, by_id};
 
 /// A profiler chosen by the user, with its parameters, as in `wall:rate=50`.
 #[derive(Clone, Debug)]
@@ -89,6 +89,45 @@ impl Selection {
         let given = self.params.iter().rev().find(|(given, _)| given == name).map(|(_, value)| value.as_str());
         given.or_else(|| self.spec.params.iter().find(|param| param.name == name).map(|param| param.default))
     }
+
+    /// The providers that clrscope listens to for it in a runtime of this major version.
+    pub fn event_sources(&self, major: u16) -> Vec<EventSource> {
+        let specs = self.spec.event_pipe.iter();
+        let specs = specs.filter(|spec| (spec.runtimes.0..=spec.runtimes.1).contains(&major));
+        specs
+            .flat_map(|spec| {
+                let arguments = self.filled_in(spec.arguments);
+                let name = spec.provider.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+                let providers: Vec<&str> = match name {
+                    Some(name) => names(self.param(name).unwrap_or_default()).collect(),
+                    None => vec![spec.provider],
+                };
+                providers.into_iter().filter_map(move |provider| {
+                    let (keywords, level) = (spec.keywords, spec.level);
+                    Some(EventSource { provider: provider.to_owned(), keywords, level, arguments: arguments.clone()? })
+                })
+            })
+            .collect()
+    }
+
+    /// A text with the values of parameters in place of their names; `None` if one of them is empty. Several names come
+    /// with commas between them, as providers want it.
+    fn filled_in(&self, text: &str) -> Option<String> {
+        let mut filled = text.to_owned();
+        for param in self.spec.params {
+            let place = format!("{{{}}}", param.name);
+            if filled.contains(&place) {
+                let value = self.param(param.name).filter(|value| !value.is_empty())?;
+                filled = filled.replace(&place, &names(value).collect::<Vec<_>>().join(","));
+            }
+        }
+        Some(filled)
+    }
+}
+
+/// The names in the value of a parameter.
+fn names(value: &str) -> impl Iterator<Item = &str> {
+    value.split('+').map(str::trim).filter(|name| !name.is_empty())
 }
 
 impl ParamKind {
@@ -97,6 +136,8 @@ impl ParamKind {
         match self {
             Self::Number(from, to) => value.parse::<u64>().is_ok_and(|number| (*from..=*to).contains(&number)),
             Self::Choice(words) => words.contains(&value),
+            // What separates arguments of providers is in no name.
+            Self::Names => !value.contains([';', '"', '=', '\0']),
         }
     }
 }
@@ -106,6 +147,7 @@ impl std::fmt::Display for ParamKind {
         match self {
             Self::Number(from, to) => write!(out, "a whole number from {from} to {to}"),
             Self::Choice(words) => write!(out, "one of {}", words.join(", ")),
+            Self::Names => write!(out, "names with + between them"),
         }
     }
 }
@@ -120,6 +162,25 @@ mod tests {
         assert_eq!(list.iter().map(|selection| selection.spec.id).collect::<Vec<_>>(), ["cpu", "wall"]);
         assert_eq!(list[1].param("rate"), Some("50"));
         assert_eq!(Selection::parse("wall").unwrap().param("rate"), Some("20"));
+    }
+
+    #[test]
+    fn names_become_providers_and_arguments() {
+        let sources = |text: &str| Selection::parse(text).unwrap().event_sources(9);
+        let plain = sources("counters");
+        assert_eq!(plain.len(), 1);
+        assert_eq!(
+            (plain[0].provider.as_str(), plain[0].arguments.as_str()),
+            ("System.Runtime", "EventCounterIntervalSec=1")
+        );
+        let all = sources("counters:interval=5:providers=System.Runtime+My.App:meters=Shop+Shop.Cart");
+        let names: Vec<_> = all.iter().map(|source| source.provider.as_str()).collect();
+        assert_eq!(names, ["System.Runtime", "My.App", "System.Diagnostics.Metrics"]);
+        assert!(all[2].arguments.contains("Metrics=Shop,Shop.Cart;"), "{}", all[2].arguments);
+        assert_eq!(sources("counters:providers="), []);
+        assert!(Selection::parse("counters:providers=a;b").is_err());
+        assert_eq!(Selection::parse("allocations").unwrap().event_sources(9).len(), 1);
+        assert_eq!(Selection::parse("allocations").unwrap().event_sources(10)[0].keywords, 0x800_0000_0000);
     }
 
     #[test]

@@ -50,19 +50,38 @@ pub enum ParamKind {
     Number(u64, u64),
     /// One of these words.
     Choice(&'static [&'static str]),
+    /// Names, with `+` between them; perhaps none.
+    Names,
 }
 
 /// An EventPipe provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventPipeSpec {
-    /// Such as `Microsoft-Windows-DotNETRuntime`.
+    /// Such as `Microsoft-Windows-DotNETRuntime`. `{name}` stands for each of the names in a parameter of the profiler:
+    /// the same is listened to at all of them.
     pub provider: &'static str,
     /// Keyword bits.
     pub keywords: u64,
     /// Level: 4 informational, 5 verbose.
     pub level: u32,
+    /// What the provider itself reads, `key=value;…`. `{name}` stands for the value of a parameter of the profiler; while
+    /// that is empty, the provider is not listened to.
+    pub arguments: &'static str,
     /// Lowest and highest major version of .NET on which it is listened to.
     pub runtimes: (u16, u16),
+}
+
+/// A provider to be listened to, with a user's choices in place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventSource {
+    /// Name of the provider.
+    pub provider: String,
+    /// Keyword bits.
+    pub keywords: u64,
+    /// Level.
+    pub level: u32,
+    /// What the provider itself reads.
+    pub arguments: String,
 }
 
 impl EventPipeSpec {

@@ -5,6 +5,30 @@ use profile::{
     session::{EndReason, Entry, SessionInfo},
 };
 
+/// A number of any size in at most eight columns or so: `12.5`, `1,234`, `71.85 M`.
+pub fn number(value: f64) -> String {
+    let size = value.abs();
+    for (power, letter) in [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")] {
+        if size >= power * 1e3 && power == 1e15 {
+            return format!("{value:.2e}");
+        }
+        if size >= power {
+            return format!("{:.2} {letter}", value / power);
+        }
+    }
+    let digits = match size {
+        _ if value == value.trunc() || size >= 1000.0 => 0,
+        _ if size >= 10.0 => 1,
+        _ if size >= 1.0 => 2,
+        _ => 4,
+    };
+    let text = format!("{value:.digits$}");
+    match text.strip_prefix('-').unwrap_or(&text).parse::<u64>() {
+        Ok(whole) => format!("{}{}", if text.starts_with('-') { "-" } else { "" }, count(whole)),
+        Err(_) => text,
+    }
+}
+
 /// A duration in the unit that suits it: `853 ns`, `12.3 ms`, `4.56 s`, `2 min 05 s`.
 pub fn duration(nanos: u64) -> String {
     let value = nanos as f64;
@@ -158,6 +182,25 @@ pub fn frame(tables: &Tables, frame: Frame, style: NameStyle, lines: bool) -> St
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_any_size() {
+        let cases = [
+            (0.0, "0"),
+            (-3.0, "-3"),
+            (0.01234, "0.0123"),
+            (7.254, "7.25"),
+            (12.34, "12.3"),
+            (1234.5, "1,234"),
+            (-99_999.0, "-99,999"),
+            (71_853_684.0, "71.85 M"),
+            (2.5e13, "25.00 T"),
+            (1e300, "1.00e300"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(number(value), text);
+        }
+    }
 
     #[test]
     fn numbers_read_well() {

@@ -4,7 +4,7 @@ use std::{collections::HashMap, io::Write};
 
 use profile::{
     Amount, CallTree, NONE, NameStyle, OBJECT_HEAPS, Profile, STATES, SeriesKind, TreeOptions, Unit, WaitTimes, pause_length,
-    session::{AllocationSampling, FunctionId, FunctionKind, Nanos, StackId, ThreadState, TypeId},
+    session::{AllocationSampling, CounterKind, FunctionId, FunctionKind, Nanos, StackId, ThreadState, TypeId},
     state_index, state_machine_id,
 };
 use serde::Serialize;
@@ -79,6 +79,7 @@ struct Page {
     gc: Value,
     allocations: Value,
     locks: Value,
+    counters: Value,
     observer: Value,
     notes: Vec<(f64, String)>,
 }
@@ -624,6 +625,18 @@ fn locks(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> V
     })
 }
 
+fn counters(profile: &Profile) -> Value {
+    let rows = profile.counters.iter().filter(|counter| !counter.values.is_empty()).map(|counter| {
+        let def = &counter.def;
+        json!({
+            "source": def.source, "title": def.title, "unit": def.unit, "tags": def.tags,
+            "rate": def.kind == CounterKind::Rate,
+            "values": counter.values.iter().map(|(time, value)| json!([micros(profile, *time), value])).collect::<Vec<_>>(),
+        })
+    });
+    json!({ "on": profile.run("counters").is_some() || !profile.counters.is_empty(), "rows": rows.collect::<Vec<_>>() })
+}
+
 fn observer(profile: &Profile) -> Value {
     let Some(status) = profile.observer_total() else { return Value::Null };
     json!({
@@ -679,6 +692,7 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         gc: gc(profile),
         allocations,
         locks,
+        counters: counters(profile),
         observer: observer(profile),
         notes: profile.notes.iter().map(|(time, note)| (micros(profile, *time), note.clone())).collect(),
         threads: profile

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use profile::{
-    Amount, Distribution, ExceptionRow, FunctionTotals, HEAPS, NameStyle, OBJECT_HEAPS, Place, Profile, SampleTable, SeriesKind, Timeline,
+    Amount, Counter, Distribution, ExceptionRow, FunctionTotals, HEAPS, NameStyle, OBJECT_HEAPS, Place, Profile, SampleTable, SeriesKind, Timeline,
     WaitTimes, kind_id, session, state_id, state_machine_id,
 };
 use serde::Serialize;
@@ -40,6 +40,7 @@ struct File<'a> {
     gc: Value,
     allocations: Value,
     locks: Value,
+    counters: Vec<Value>,
     observer: &'a [session::ObserverStatus],
     notes: Vec<Value>,
 }
@@ -114,6 +115,7 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         gc: gc(profile),
         allocations: allocations(profile),
         locks: locks(profile),
+        counters: profile.counters.iter().map(|counter| self::counter(profile, counter)).collect(),
         observer: &profile.observer,
         notes: profile.notes.iter().map(|(time, message)| json!({"time_ns": since(profile, *time), "message": message})).collect(),
     };
@@ -356,6 +358,19 @@ fn wait_times(times: &WaitTimes) -> Value {
         "count": times.count, "total": times.total,
         "p50": times.p50, "p90": times.p90, "p99": times.p99, "max": times.max,
         "histogram": times.histogram.iter().map(|(from, count)| json!({"from": from, "count": count})).collect::<Vec<_>>(),
+    })
+}
+
+fn counter(profile: &Profile, counter: &Counter) -> Value {
+    let session::CounterDef { source, name, title, unit, tags, kind, .. } = &counter.def;
+    json!({
+        "source": source, "name": name, "title": title, "unit": unit, "tags": tags,
+        "kind": match kind {
+            session::CounterKind::Level => "level",
+            session::CounterKind::Rate => "rate",
+        },
+        "values": counter.values.iter().map(|(time, value)| json!({"time_ns": since(profile, *time), "value": value}))
+            .collect::<Vec<_>>(),
     })
 }
 

@@ -61,9 +61,9 @@ fn code(text: &str) -> String {
 }
 
 fn render_table(table: &Table, out: &mut dyn Write) -> Result<(), ReportError> {
-    // Bars are for terminals; their number stands beside them.
+    // Bars and lines are for terminals; their numbers stand beside them.
     let drawn: Vec<bool> = (0..table.columns.len())
-        .map(|column| !table.rows.iter().any(|row| matches!(row.get(column), Some(Cell::Bar(_)))))
+        .map(|column| !table.rows.iter().any(|row| matches!(row.get(column), Some(Cell::Bar(_) | Cell::Line(_)))))
         .collect();
     let columns = || table.columns.iter().zip(&drawn).filter(|(_, drawn)| **drawn).map(|(column, _)| column);
     let titles: Vec<_> = columns().map(|column| column.title).collect();
@@ -75,7 +75,7 @@ fn render_table(table: &Table, out: &mut dyn Write) -> Result<(), ReportError> {
             .iter()
             .filter_map(|cell| match cell {
                 Cell::Text(text) => Some(escape(text)),
-                Cell::Bar(_) => None,
+                Cell::Bar(_) | Cell::Line(_) => None,
                 Cell::Name { forms, place } => {
                     let name = forms.first().filter(|name| !name.is_empty()).map(|name| code(name)).unwrap_or_default();
                     Some(place.as_ref().map_or(name.clone(), |place| format!("{name} {}", escape(place))))

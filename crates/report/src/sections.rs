@@ -2,7 +2,10 @@
 
 use profile::{
     CallTree, HEAPS, NameStyle, OBJECT_HEAPS, PROFILER_PAUSE, Place, Profile, STATES, SeriesKind, TreeOptions,
-    session::{AllocationHeap, AllocationSampling, FunctionId, FunctionKind, ThreadId, ThreadState, TypeId},
+    session::{
+        AllocationHeap, AllocationSampling, CounterDef, CounterKind, FunctionId, FunctionKind, ThreadId, ThreadState,
+        TypeId,
+    },
     state_index,
 };
 
@@ -33,6 +36,8 @@ pub enum Cell {
     Text(String),
     /// A share to be drawn.
     Bar(f64),
+    /// Values over time to be drawn.
+    Line(Vec<f64>),
     /// A name to be fitted to the room: the longest that fits.
     Name {
         forms: Vec<String>,
@@ -93,6 +98,9 @@ pub fn sections(profile: &Profile, options: &Options) -> Vec<Section> {
     }
     if wanted(SeriesKind::Locks) && (!profile.locks.series.is_empty() || profile.run("locks").is_some()) {
         sections.push(locks(profile, options));
+    }
+    if options.series.is_none() && (!profile.counters.is_empty() || profile.run("counters").is_some()) {
+        sections.push(counters(profile));
     }
     sections.extend(observer(profile));
     sections.extend(notes(profile));
@@ -667,6 +675,46 @@ fn locks(profile: &Profile, options: &Options) -> Section {
     });
     let columns = vec![right("waits from"), right("number"), left("")];
     section.tables.push(Table { columns, rows: bars.collect() });
+    section
+}
+
+fn counters(profile: &Profile) -> Section {
+    let mut section = Section { title: "Counters".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let known = profile.counters.iter().filter_map(|counter| Some((counter, counter.summary()?)));
+    let mut known: Vec<_> = known.collect();
+    if known.is_empty() {
+        section.lead.push("No value came: recordings shorter than the interval have none.".to_owned());
+        return section;
+    }
+    known.sort_by(|(one, _), (other, _)| {
+        one.def.source.cmp(&other.def.source).then(one.def.title.cmp(&other.def.title))
+    });
+    let rows = known.iter().map(|(counter, summary)| {
+        let CounterDef { title, unit, tags, kind, source, .. } = &counter.def;
+        let per = if *kind == CounterKind::Rate { "/s" } else { "" };
+        let values: Vec<&str> =
+            tags.split(',').map(|tag| tag.split_once('=').map_or(tag, |(_, value)| value)).collect();
+        let in_brackets = |text: &str| if text.is_empty() { String::new() } else { format!(" [{text}]") };
+        let (tags, values) = (in_brackets(tags), in_brackets(&values.join(", ")));
+        let mut cells: Vec<Cell> = [summary.last, summary.mean, summary.min, summary.max]
+            .map(|value| Cell::text(format::number(value)))
+            .into();
+        cells.push(Cell::text(format!("{unit}{per}")));
+        cells.push(Cell::Line(counter.values.iter().map(|(_, value)| *value).collect()));
+        let forms = vec![format!("{title}{tags}  {source}"), format!("{title}{tags}"), format!("{title}{values}")];
+        cells.push(Cell::Name { forms, place: None });
+        cells
+    });
+    let columns = vec![
+        right("last"),
+        right("mean"),
+        right("min"),
+        right("max"),
+        left("unit"),
+        left("over time"),
+        left("counter"),
+    ];
+    section.tables.push(Table { rows: rows.collect(), columns });
     section
 }
 

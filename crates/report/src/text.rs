@@ -18,6 +18,8 @@ pub const EXPORTER: Exporter = Exporter {
 
 /// Columns of a bar of 100 %.
 const BAR: usize = 12;
+/// Most columns of a line of values.
+const LINE: usize = 12;
 
 fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(), ReportError> {
     for (index, section) in sections(profile, options).iter().enumerate() {
@@ -81,11 +83,27 @@ fn bar(share: f64) -> String {
     bar
 }
 
+/// Values over time as a row of bars, as many as have room; each is the mean of its part.
+fn line(values: &[f64]) -> String {
+    const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let part = values.len().div_ceil(LINE).max(1);
+    let means: Vec<f64> = values.chunks(part).map(|part| part.iter().sum::<f64>() / part.len() as f64).collect();
+    let (low, high) = means.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), mean| (low.min(*mean), high.max(*mean)));
+    // What never changes is drawn at the bottom, if it is nothing, and in the middle else.
+    let level = |mean: f64| match high > low {
+        true => ((mean - low) / (high - low) * 7.0).round() as usize,
+        false if mean == 0.0 => 0,
+        false => 3,
+    };
+    means.iter().filter_map(|mean| LEVELS.get(level(*mean))).collect()
+}
+
 /// Text of a cell in the room that it has. Names are cut at the front: their end says more.
 fn fit(cell: &Cell, room: usize) -> String {
     match cell {
         Cell::Text(text) => cut_back(&clean(text), room),
         Cell::Bar(share) => bar(*share),
+        Cell::Line(values) => line(values),
         Cell::Name { forms, place } => {
             let place = place.as_ref().map(|place| format!("  {}", clean(place))).unwrap_or_default();
             let fits = |text: &&String| columns(text) + columns(&place) <= room;
@@ -116,6 +134,7 @@ fn render_table(table: &Table, options: &Options, out: &mut dyn Write) -> Result
         for (width, cell) in widths.iter_mut().zip(row) {
             let needed = match cell {
                 Cell::Bar(_) => BAR,
+                Cell::Line(_) => LINE,
                 cell => columns(&fit(cell, widest)),
             };
             *width = (*width).max(needed);
@@ -175,6 +194,16 @@ mod tests {
     #[test]
     fn bars_grow_by_eighths() {
         assert_eq!([0.0, 0.01, 0.5, 1.0, 7.0].map(bar), ["", "▏", "██████", "████████████", "████████████"]);
+    }
+
+    #[test]
+    fn lines_show_the_way_of_values() {
+        assert_eq!(line(&[0.0, 1.0, 2.0, 7.0]), "▁▂▃█");
+        assert_eq!(line(&[0.0, 0.0]), "▁▁");
+        assert_eq!(line(&[5.0]), "▄");
+        assert_eq!(line(&[]), "");
+        let long: Vec<f64> = (0..1000).map(f64::from).collect();
+        assert!(line(&long).chars().count() <= LINE && line(&long).ends_with('█'));
     }
 
     #[test]

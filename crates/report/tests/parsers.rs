@@ -12,7 +12,10 @@ use std::{
 };
 
 use common::{profile, render, text};
-use profile::SeriesKind;
+use profile::{
+    Counter, SeriesKind,
+    session::{CounterDef, CounterId, CounterKind},
+};
 use report::Options;
 use tempfile::TempDir;
 
@@ -407,6 +410,60 @@ fn a_browser_draws_the_page_and_all_its_parts_work() {
         &["kernel ring, read from outside", "ring full 12", "portable PDB was not found", "20 with a stack cut"],
     );
     assert_ne!(seen["theme"], seen["otherTheme"]);
+}
+
+#[test]
+fn counters_are_lines_in_the_page_and_rows_in_texts() {
+    let mut profile = profile();
+    let start = profile.start;
+    let counter = |id: u32, title: &str, unit: &str, kind: CounterKind, values: &[f64]| Counter {
+        def: CounterDef {
+            id: CounterId(id),
+            source: "System.Runtime".into(),
+            name: title.to_lowercase(),
+            title: title.into(),
+            unit: unit.into(),
+            tags: if id == 1 { "kind=<b>".into() } else { String::new() },
+            kind,
+        },
+        values: values.iter().enumerate().map(|(i, v)| (start + (i as u64 + 1) * 1_000_000_000, *v)).collect(),
+    };
+    profile.counters = vec![
+        counter(0, "Working Set", "MB", CounterKind::Level, &[100.0, 120.5, 140.0]),
+        counter(1, "Exceptions", "", CounterKind::Rate, &[0.0, 1234.0]),
+        counter(2, "Never Seen", "", CounterKind::Rate, &[]),
+    ];
+    let words = |format: &str| text(&profile, format, &Options::default());
+    let plain = words("text");
+    let row = plain.lines().find(|line| line.contains("Working Set")).unwrap();
+    let parts: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(parts, ["140", "120.2", "100", "140", "MB", "▁▅█", "Working", "Set", "System.Runtime"]);
+    assert!(plain.contains("1,234") && plain.contains("/s") && !plain.contains("Never Seen"), "{plain}");
+    assert!(words("markdown").contains("| 140 | 120.2 | 100 | 140 | MB |"), "{}", words("markdown"));
+    let json: serde_json::Value = serde_json::from_str(&words("json")).unwrap();
+    assert_eq!(json["counters"][1]["kind"], "rate");
+    assert_eq!(json["counters"][0]["values"][1], serde_json::json!({"time_ns": 2_000_000_000u64, "value": 120.5}));
+    let seen = drive(
+        &words("html"),
+        r#"
+        document.querySelector('[data-tab=counters]').click();
+        await pause();
+        seen.text = $('main').innerText;
+        seen.lines = document.querySelectorAll('svg.line polyline').length;
+        seen.points = document.querySelectorAll('svg.line polyline')[1].getAttribute('points');
+        seen.tips = [...document.querySelectorAll('svg.line title')].map(tip => tip.textContent);
+        seen.bold = document.querySelectorAll('main b').length;
+        seen.height = document.querySelector('svg.line').getBoundingClientRect().height;
+        "#,
+    );
+    let seen: serde_json::Value = serde_json::from_str(&seen).unwrap();
+    assert_eq!((&seen["lines"], &seen["bold"]), (&2.into(), &0.into()), "{seen}");
+    assert_eq!(seen["points"].as_str().unwrap().split(' ').count(), 3, "{seen}");
+    assert!(seen["tips"].to_string().contains("2.0 s: 120.5"), "{seen}");
+    assert!(seen["height"].as_f64().unwrap() > 40.0, "{seen}");
+    for part in ["System.Runtime", "Working Set", "1,234", "kind=<b>", "MB"] {
+        assert!(seen["text"].as_str().unwrap().contains(part), "{part} is missing in {seen}");
+    }
 }
 
 #[test]

@@ -31,6 +31,8 @@ ids! {
     StackId;
     /// A managed type.
     TypeId;
+    /// A counter, see [`CounterDef`].
+    CounterId;
 }
 
 /// One entry of a session. Ids count up from 0 without gaps, each kind for itself, and an id is defined before
@@ -90,6 +92,15 @@ pub enum SessionRecord {
     Allocations(AllocationBatch),
     /// Waits for locks that other threads held.
     Contentions(ContentionBatch),
+    /// A counter.
+    Counter(CounterDef),
+    /// Values of counters at a time.
+    CounterValues {
+        /// When they came.
+        time: Nanos,
+        /// Counter and value, see [`CounterKind`].
+        values: Vec<(CounterId, f64)>,
+    },
 }
 
 /// What was recorded, where and how.
@@ -406,6 +417,34 @@ pub struct ContentionBatch {
     pub owner: Vec<Option<ThreadId>>,
     /// Whether the stack is cut: it was deeper than the runtime reports.
     pub truncated: Vec<bool>,
+}
+
+/// Something that the process counts about itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CounterDef {
+    /// Its id.
+    pub id: CounterId,
+    /// EventSource or meter that it is of.
+    pub source: String,
+    /// Name; for a quantile of a histogram with `p50`, `p95` … behind.
+    pub name: String,
+    /// Name for people.
+    pub title: String,
+    /// Unit as the program gives it; empty for none.
+    pub unit: String,
+    /// Tags, `key=value,…`; empty for none.
+    pub tags: String,
+    /// What its values are.
+    pub kind: CounterKind,
+}
+
+/// What the values of a counter are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum CounterKind {
+    /// Levels: the mean over the interval, or the last value.
+    Level,
+    /// Increases per second.
+    Rate,
 }
 
 /// A type.

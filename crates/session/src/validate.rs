@@ -58,6 +58,7 @@ pub struct Validator {
     frames: u32,
     stacks: u32,
     types: u32,
+    counters: u32,
 }
 
 fn define(kind: &'static str, next: &mut u32, id: u32) -> Result<(), ModelError> {
@@ -137,6 +138,10 @@ impl Validator {
             SessionRecord::ExceptionCounts { counts, .. } => counts.iter().try_for_each(|(ty, _)| self.ty(*ty)),
             SessionRecord::Allocations(batch) => self.allocations(batch),
             SessionRecord::Contentions(batch) => self.contentions(batch),
+            SessionRecord::Counter(counter) => define("counter", &mut self.counters, counter.id.0),
+            SessionRecord::CounterValues { values, .. } => {
+                values.iter().try_for_each(|(counter, _)| defined("counter", self.counters, counter.0))
+            }
             SessionRecord::Gc(_)
             | SessionRecord::Pause(_)
             | SessionRecord::Observer(_)

@@ -45,6 +45,8 @@ enum Seed {
     Samples(bool, u64, Vec<(u64, u32, u32, u64, u8, bool)>),
     Allocations(u64, Vec<(u64, u32, u32, u64, u8, bool)>),
     Contentions(u64, Vec<(u64, u32, u32, u64, u8, bool)>),
+    Counter(String, bool),
+    Values(u64, Vec<f64>),
     Exception(u64, u32, Option<String>),
     Counts(Vec<u64>),
     Gc(u32, u8, [u64; 5]),
@@ -65,6 +67,8 @@ fn seed() -> impl Strategy<Value = Seed> {
         (any::<bool>(), any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(c, s, r)| Seed::Samples(c, s, r)),
         (any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(s, r)| Seed::Allocations(s, r)),
         (any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(s, r)| Seed::Contentions(s, r)),
+        ("\\PC{0,20}", any::<bool>()).prop_map(|(n, r)| Seed::Counter(n, r)),
+        (any::<u64>(), prop::collection::vec(-1e300..1e300, 0..6)).prop_map(|(t, v)| Seed::Values(t, v)),
         (any::<u64>(), any::<u32>(), any::<Option<String>>()).prop_map(|(t, i, m)| Seed::Exception(t, i, m)),
         prop::collection::vec(any::<u64>(), 0..4).prop_map(Seed::Counts),
         (any::<u32>(), 0..3u8, any::<[u64; 5]>()).prop_map(|(n, g, s)| Seed::Gc(n, g, s)),
@@ -103,6 +107,7 @@ const KINDS: [FunctionKind; 9] = [
 /// Makes valid records of seeds: references are taken modulo what is defined, and left out where nothing is.
 fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
     let (mut threads, mut modules, mut functions, mut frames, mut stacks, mut types) = (0, 0, 0, 0, 0, 0);
+    let mut counters = 0;
     let next = |count: &mut u32| {
         *count += 1;
         *count - 1
@@ -185,6 +190,19 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                     batch.truncated.push(truncated);
                 }
                 SessionRecord::Contentions(batch)
+            }
+            Seed::Counter(name, rate) => SessionRecord::Counter(CounterDef {
+                id: CounterId(next(&mut counters)),
+                source: "S".to_owned(),
+                title: name.clone(),
+                name,
+                unit: "%".to_owned(),
+                tags: String::new(),
+                kind: if rate { CounterKind::Rate } else { CounterKind::Level },
+            }),
+            Seed::Values(time, values) if counters > 0 => {
+                let values = (0..counters).cycle().zip(values).map(|(id, value)| (CounterId(id), value));
+                SessionRecord::CounterValues { time, values: values.collect() }
             }
             Seed::Exception(time, id, message) if threads > 0 && stacks > 0 && types > 0 => {
                 SessionRecord::Exception(ExceptionSample {

@@ -78,6 +78,7 @@ fn describe(spec: &ProfilerSpec) -> Profiler {
                 let (range, choices) = match param.kind {
                     ParamKind::Number(from, to) => (Some((from, to)), None),
                     ParamKind::Choice(words) => (None, Some(words)),
+                    ParamKind::Names => (None, None),
                 };
                 Param { name: param.name, help: param.help, default: param.default, range, choices }
             })

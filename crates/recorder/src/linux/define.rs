@@ -1,10 +1,13 @@
 //! Gives session ids to threads, modules, functions, frames, stacks and types, and collects their definitions.
 
 use session::{
-    FrameDef, FrameId, FrameTrust, FunctionDef, FunctionId, FunctionKind, ModuleDef, ModuleId, SessionRecord,
-    SourceLine, StackDef, StackId, ThreadDef, ThreadId, TypeDef, TypeId,
+    CounterDef, CounterId, FrameDef, FrameId, FrameTrust, FunctionDef, FunctionId, FunctionKind, ModuleDef, ModuleId,
+    SessionRecord, SourceLine, StackDef, StackId, ThreadDef, ThreadId, TypeDef, TypeId,
 };
 use std::{collections::HashMap, hash::Hash};
+
+/// Most counters of a recording.
+const MOST_COUNTERS: usize = 20_000;
 
 /// A table that gives each key a number, in the order of first use.
 #[derive(Debug)]
@@ -51,6 +54,8 @@ pub(super) struct Definitions {
     stacks: Table<(Option<StackId>, FrameId)>,
     nodes: Vec<(Option<StackId>, FrameId)>,
     types: Table<String>,
+    /// By source, name and tags.
+    counters: Table<String>,
 }
 
 impl Definitions {
@@ -202,6 +207,20 @@ impl Definitions {
             next = parent;
             Some(frame)
         })
+    }
+
+    /// A counter; its id is given here. `None` if it would be one too many: a program may make up new ones for ever.
+    pub fn counter(&mut self, counter: CounterDef) -> Option<CounterId> {
+        let key = [&counter.source, &counter.name, &counter.tags].map(String::as_str).join("\0");
+        if self.counters.0.len() >= MOST_COUNTERS && !self.counters.0.contains_key(&key) {
+            return None;
+        }
+        let (id, new) = self.counters.get(key);
+        let id = CounterId(id);
+        if new {
+            self.pending.push(SessionRecord::Counter(CounterDef { id, ..counter }));
+        }
+        Some(id)
     }
 
     /// A type.

@@ -5,6 +5,7 @@ use diagnostics::{EventPipeConfig, Port, Stopper};
 use nettrace::{
     Reader,
     allocations::{self, Allocation},
+    counters::{self, Counted},
     gc,
     locks::{self, Contention},
 };
@@ -35,6 +36,8 @@ pub(super) enum FromEvents {
     Pause(PauseEvent),
     Allocation(Allocation),
     Contention(Contention),
+    /// Values at a time.
+    Counted(u64, Vec<Counted>),
     /// The runtime dropped this many events.
     Lost(u64),
     /// The session ended early, or never began; why.
@@ -125,6 +128,10 @@ fn read(mut reader: Reader<diagnostics::EventPipeSession>, sender: &SyncSender<F
                 if let Some(allocation) = allocations::parse(&event)
                     && sender.send(FromEvents::Allocation(allocation)).is_err()
                 {
+                    return;
+                }
+                let counted = counters::parse(&event);
+                if !counted.is_empty() && sender.send(FromEvents::Counted(event.timestamp, counted)).is_err() {
                     return;
                 }
                 true

@@ -11,10 +11,11 @@ use super::{
     waits,
 };
 use crate::{EngineChoice, Progress, RecordError, SessionSummary, StopHandle, Timings};
+use nettrace::counters::{self, Counted};
 use rustix::time::{ClockId, clock_gettime};
 use session::{
-    EndReason, ExceptionSample, LiveSink, ObserverStatus, SampleBatch, SessionEnd, SessionError, SessionInfo,
-    SessionRecord, SessionWriter, Sink, StackId, Tee, ThreadId, ThreadState,
+    CounterDef, CounterId, CounterKind, EndReason, ExceptionSample, LiveSink, ObserverStatus, SampleBatch, SessionEnd,
+    SessionError, SessionInfo, SessionRecord, SessionWriter, Sink, StackId, Tee, ThreadId, ThreadState,
 };
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -654,6 +655,24 @@ impl Pump {
             FromEvents::Contention(wait) => {
                 self.count("locks", 1);
                 self.event_sample(EventSample::Contention(wait));
+            }
+            FromEvents::Counted(time, counted) => {
+                let came = counted.len() as u64;
+                let values = counted.into_iter().filter_map(|counted| {
+                    let kind = match counted.kind {
+                        counters::Kind::Level => CounterKind::Level,
+                        counters::Kind::Rate => CounterKind::Rate,
+                    };
+                    let Counted { source, name, title, unit, tags, value, .. } = counted;
+                    let id = CounterId(0);
+                    let def = CounterDef { id, source, name, title, unit, tags, kind };
+                    Some((self.definitions.counter(def)?, value))
+                });
+                let values: Vec<_> = values.collect();
+                self.count("counters", values.len() as u64);
+                self.drop_sample("values of too many counters", came - values.len() as u64);
+                self.write_definitions();
+                self.write(&SessionRecord::CounterValues { time, values });
             }
             FromEvents::Lost(count) => self.drop_sample("EventPipe events lost by the runtime", count),
             FromEvents::Failed(message) => self.note(message),

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{EngineChoice, Progress, RecordError, RecordOptions, StopHandle};
 use diagnostics::{EventPipeConfig, Port, Provider};
+use profilers::EventSource;
 use session::{Entry, LiveSink, LiveStream, ProfilerRun, SessionInfo, SessionWriter, Tee, live};
 use std::{
     fs::File,
@@ -78,14 +79,16 @@ pub(super) fn config(
 /// The one EventPipe session for all profilers that listen to events of a runtime of this major version.
 fn event_pipe(options: &RecordOptions, major: u16) -> EventPipeConfig {
     let mut providers: Vec<Provider> = Vec::new();
-    let wanted = options.profilers.iter().flat_map(|selection| selection.spec.event_pipe);
-    for spec in wanted.filter(|spec| (spec.runtimes.0..=spec.runtimes.1).contains(&major)) {
-        match providers.iter_mut().find(|provider| provider.name == spec.provider) {
+    for source in options.profilers.iter().flat_map(|selection| selection.event_sources(major)) {
+        match providers.iter_mut().find(|provider| provider.name == source.provider) {
             Some(provider) => {
-                provider.keywords |= spec.keywords;
-                provider.level = provider.level.max(spec.level);
+                provider.keywords |= source.keywords;
+                provider.level = provider.level.max(source.level);
             }
-            None => providers.push(Provider::new(spec.provider, spec.keywords, spec.level)),
+            None => {
+                let EventSource { provider: name, keywords, level, arguments } = source;
+                providers.push(Provider { name, keywords, level, arguments });
+            }
         }
     }
     // Collections need no stacks, and runtimes that can leave them out should.

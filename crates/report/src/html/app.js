@@ -925,6 +925,48 @@ function locksView() {
     dataTable('Lengths of waits', [['From', 'n'], ['Waits', 'n'], ['']], bars)];
 }
 
+// ---------------------------------------------------------------- counters
+
+/** A number of any size in few digits. */
+const fewDigits = value => Math.abs(value) >= 1000 ? Math.round(value).toLocaleString('en') : String(+value.toPrecision(4));
+
+/** Values over the time of the recording, as a line. */
+function lineChart(values, label) {
+  const W = 260, H = 56, NS = 'http://www.w3.org/2000/svg';
+  const all = values.map(([, value]) => value), low = Math.min(0, ...all), high = Math.max(...all, low + 1e-9);
+  const x = time => time / (D.meta.duration || 1) * W, y = value => H - 2 - (value - low) / (high - low) * (H - 4);
+  const make = (name, attributes) => {
+    const node = document.createElementNS(NS, name);
+    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+    return node;
+  };
+  const svg = make('svg', { viewBox: `0 0 ${W} ${H}`, class: 'line', role: 'img', 'aria-label': label });
+  const points = values.map(([time, value]) => `${x(time).toFixed(1)},${y(value).toFixed(1)}`).join(' ');
+  svg.append(make('line', { x1: 0, x2: W, y1: y(0), y2: y(0), class: 'zero' }), make('polyline', { points }));
+  for (const [time, value] of values) {
+    const dot = make('circle', { cx: x(time).toFixed(1), cy: y(value).toFixed(1), r: values.length > 60 ? 1 : 2 });
+    const title = make('title', {});
+    title.textContent = `${(time / 1e6).toFixed(1)} s: ${fewDigits(value)}`;
+    dot.append(title);
+    svg.append(dot);
+  }
+  return svg;
+}
+
+function countersView() {
+  const { rows } = D.counters;
+  if (!rows.length) return [el('section', { class: 'card empty' }, 'No value came: recordings shorter than the interval have none.')];
+  const heads = [['Counter'], ['Over time'], ['Last', 'n'], ['Mean', 'n'], ['Min', 'n'], ['Max', 'n'], ['Unit']];
+  const sources = [...new Set(rows.map(row => row.source))].sort();
+  return sources.map(source => dataTable(source, heads, rows.filter(row => row.source === source)
+    .sort((a, b) => a.title.localeCompare(b.title)).map(row => {
+      const all = row.values.map(([, value]) => value), mean = all.reduce((sum, value) => sum + value / all.length, 0);
+      return el('tr', {}, el('td', { class: 'fn' }, row.title, el('div', { class: 'where' }, row.tags)), el('td', {}, lineChart(row.values, row.title)),
+        [all[all.length - 1], mean, Math.min(...all), Math.max(...all)].map(value => el('td', { class: 'n' }, fewDigits(value))),
+        el('td', {}, row.unit + (row.rate ? '/s' : '')));
+    }))).flatMap((table, index) => [el('h2', {}, sources[index]), table]);
+}
+
 // ---------------------------------------------------------------- recording
 
 function recordingView() {
@@ -958,6 +1000,7 @@ const TABS = [
   // Not part of most recordings.
   ...(D.allocations.on ? [{ id: 'allocations', title: 'Allocations', make: allocationsView }] : []),
   ...(D.locks.on ? [{ id: 'locks', title: 'Locks', make: locksView }] : []),
+  ...(D.counters.on ? [{ id: 'counters', title: 'Counters', make: countersView }] : []),
   { id: 'recording', title: 'Recording', make: recordingView },
 ];
 

@@ -1,0 +1,53 @@
+//! `counters`: what the process counts about itself.
+
+use crate::{Collector, EventPipeSpec, ParamKind, ParamSpec, ProfilerSpec, Settings, ValueSpec};
+
+/// What it is.
+pub const SPEC: ProfilerSpec = ProfilerSpec {
+    id: "counters",
+    summary: "What the process counts about itself: EventCounters and meters, over time",
+    description: "Listens to EventCounters (System.Runtime by default: CPU, heap, collections, thread pool, exceptions, \
+        requests in other providers) and to named meters of System.Diagnostics.Metrics, and keeps each value with \
+        its time. The process computes them itself, once for each interval; nothing runs inside it for us.",
+    values: &[ValueSpec { kind: "values", unit: "count" }],
+    params: &[
+        ParamSpec { name: "interval", help: "Seconds between two values", default: "1", kind: ParamKind::Number(1, 3600) },
+        ParamSpec {
+            name: "providers",
+            help: "EventSources whose counters are wanted, such as System.Runtime+Microsoft.AspNetCore.Hosting",
+            default: "System.Runtime",
+            kind: ParamKind::Names,
+        },
+        ParamSpec {
+            name: "meters",
+            help: "Meters that are wanted, such as Microsoft.AspNetCore.Hosting+MyCompany.MyMeter",
+            default: "",
+            kind: ParamKind::Names,
+        },
+    ],
+    events: (0, 0),
+    event_pipe: &[
+        EventPipeSpec {
+            provider: "{providers}",
+            keywords: u64::MAX,
+            level: 4,
+            arguments: "EventCounterIntervalSec={interval}",
+            runtimes: EventPipeSpec::ALL,
+        },
+        EventPipeSpec {
+            provider: "System.Diagnostics.Metrics",
+            // TimeSeriesValues.
+            keywords: 0x2,
+            level: 4,
+            arguments: "SessionId=clrscope;Metrics={meters};RefreshInterval={interval};MaxTimeSeries=1000;MaxHistograms=20",
+            runtimes: EventPipeSpec::ALL,
+        },
+    ],
+    since: 3,
+    attach: true,
+};
+
+/// Nothing runs inside.
+pub(crate) fn create(_settings: &Settings) -> Option<Box<dyn Collector>> {
+    None
+}
