@@ -1,5 +1,6 @@
 //! What stands in the blocks of a stream.
 
+use crate::counters::{EVENT_COUNTERS, METERS};
 use crate::cursor::Cursor;
 use crate::field::Field;
 
@@ -130,7 +131,7 @@ impl Metadata {
     /// From the payload of an event in a metadata block.
     pub fn parse(payload: &[u8]) -> Option<Self> {
         let mut fields = Cursor(payload);
-        Some(Self {
+        let mut metadata = Self {
             id: fields.u32()?,
             provider: fields.utf16z(MAX_NAME)?,
             event_id: fields.u32()?,
@@ -138,9 +139,13 @@ impl Metadata {
             keywords: fields.u64()?,
             version: fields.u32()?,
             level: fields.u32()?,
-            // Many of the runtime's own events have no description.
-            fields: Field::parse_all(&mut fields, 0).unwrap_or_default(),
-        })
+            fields: Vec::new(),
+        };
+        // Kept only where they are read: there may be tens of thousands of kinds of events.
+        if metadata.name == EVENT_COUNTERS || metadata.provider == METERS {
+            metadata.fields = Field::parse_all(&mut fields, 0).unwrap_or_default();
+        }
+        Some(metadata)
     }
 }
 

@@ -5,6 +5,9 @@
 
 use crate::{Event, Field, Value};
 
+/// The name of events with values of EventCounters.
+pub(crate) const EVENT_COUNTERS: &str = "EventCounters";
+
 /// The provider of the values of all meters.
 pub const METERS: &str = "System.Diagnostics.Metrics";
 
@@ -36,22 +39,71 @@ pub struct Counted {
     pub value: f64,
 }
 
-/// The values of an event, mostly one: a histogram gives its quantiles and its rate. None for other events, and for
-/// those without a finite number.
-pub fn parse(event: &Event) -> Vec<Counted> {
-    let is_meter = event.ty.provider == METERS;
-    if !is_meter && event.ty.name != "EventCounters" {
-        return Vec::new();
+/// Takes values out of the events of one stream.
+#[derive(Clone, Debug)]
+pub struct Collector {
+    /// Which session of meters is ours: events of all of them come to everybody.
+    session: String,
+    /// Length of the interval that the values of meters are of, where it was told.
+    seconds: Option<f64>,
+}
+
+/// What an event says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    /// Values: mostly one, and the quantiles of a histogram.
+    Values(Vec<Counted>),
+    /// Why there are none, or not all, in words for a user.
+    Complaint(String),
+}
+
+impl Collector {
+    /// For the session of meters of this id (`SessionId` in the arguments of the provider).
+    pub fn new(session: &str) -> Self {
+        Self { session: session.to_owned(), seconds: None }
     }
-    let Some(values) = Field::read(&event.ty.fields, &event.payload) else { return Vec::new() };
-    let fields = Fields(values);
-    let mut counted = if is_meter {
-        fields.of_meter(&event.ty.name)
-    } else {
-        fields.of_event_counter(&event.ty.provider).into_iter().collect()
-    };
-    counted.retain(|counted| counted.value.is_finite());
-    counted
+
+    /// What an event says; `None` for other events, and for those without a finite number.
+    pub fn push(&mut self, event: &Event) -> Option<Output> {
+        let is_meter = event.ty.provider == METERS;
+        if !is_meter && event.ty.name != EVENT_COUNTERS {
+            return None;
+        }
+        let fields = Fields(Field::read(&event.ty.fields, &event.payload)?);
+        if is_meter {
+            return self.meter(&event.ty.name, &fields);
+        }
+        let counted = fields.of_event_counter(&event.ty.provider).filter(|counted| counted.value.is_finite())?;
+        Some(Output::Values(vec![counted]))
+    }
+
+    fn meter(&mut self, event: &str, fields: &Fields<'_>) -> Option<Output> {
+        let complaint = |text: &str| Some(Output::Complaint(text.to_owned()));
+        if event == "MultipleSessionsNotSupportedError" && fields.text("runningSessionId") != Some(&self.session) {
+            return complaint("no meters: another tool is listening to the meters of this process");
+        }
+        if fields.text("sessionId") != Some(&self.session) {
+            return None;
+        }
+        match event {
+            "CollectionStart" => {
+                // Both in units of 100 ns.
+                let length = fields.number("intervalEndTime").zip(fields.number("intervalStartTime"));
+                self.seconds = length.map(|(end, start)| (end - start) / 1e7).filter(|seconds| *seconds > 0.0);
+                None
+            }
+            "TimeSeriesLimitReached" => {
+                complaint("the meters have more combinations of tags than are followed: some are missing")
+            }
+            "HistogramLimitReached" => complaint("the meters have more histograms than are followed: some are missing"),
+            "Error" => complaint(&format!("meters: {}", fields.text("errorMessage").unwrap_or_default())),
+            _ => {
+                let mut values = fields.of_meter(event, self.seconds);
+                values.retain(|counted| counted.value.is_finite());
+                (!values.is_empty()).then_some(Output::Values(values))
+            }
+        }
+    }
 }
 
 struct Fields<'a>(Vec<(&'a str, Value)>);
@@ -68,7 +120,7 @@ impl Fields<'_> {
     /// A number, or a text that is one: meters write their values as texts.
     fn number(&self, name: &str) -> Option<f64> {
         let value = self.get(name)?;
-        value.number().or_else(|| value.text()?.parse().ok())
+        value.number().or_else(|| number(value.text()?))
     }
 
     fn of_event_counter(&self, provider: &str) -> Option<Counted> {
@@ -87,26 +139,30 @@ impl Fields<'_> {
             name: name.to_owned(),
             title: title.to_owned(),
             unit: self.text("DisplayUnits").unwrap_or_default().to_owned(),
-            tags: self.text("Metadata").unwrap_or_default().to_owned(),
+            tags: tags_of(self.text("Metadata").unwrap_or_default()),
             kind,
             value,
         })
     }
 
-    fn of_meter(&self, event: &str) -> Vec<Counted> {
+    /// `seconds` is the length of the interval: what the runtime calls a rate is the increase over all of it.
+    fn of_meter(&self, event: &str, seconds: Option<f64>) -> Vec<Counted> {
         let values: Vec<(String, Kind, Option<f64>)> = match event {
             "UpDownCounterRateValuePublished" => {
-                vec![(String::new(), Kind::Level, self.number("value").or_else(|| self.number("rate")))]
+                vec![(String::new(), Kind::Level, self.number("value"))]
             }
-            "CounterRateValuePublished" => vec![(String::new(), Kind::Rate, self.number("rate"))],
+            "CounterRateValuePublished" => {
+                let rate = self.number("rate").zip(seconds).map(|(increase, seconds)| increase / seconds);
+                vec![(String::new(), Kind::Rate, rate)]
+            }
             "GaugeValuePublished" => vec![(String::new(), Kind::Level, self.number("lastValue"))],
             "HistogramValuePublished" => {
                 // 0.5=12;0.95=20;0.99=31;
                 let quantiles = self.text("quantiles").unwrap_or_default().split(';');
                 let quantiles = quantiles.filter_map(|pair| {
                     let (quantile, value) = pair.split_once('=')?;
-                    let quantile = quantile.parse::<f64>().ok().filter(|quantile| (0.0..=1.0).contains(quantile))?;
-                    Some((format!(" p{}", (quantile * 1000.0).round() / 10.0), Kind::Level, value.parse().ok()))
+                    let quantile = number(quantile).filter(|quantile| (0.0..=1.0).contains(quantile))?;
+                    Some((format!(" p{}", (quantile * 1000.0).round() / 10.0), Kind::Level, number(value)))
                 });
                 quantiles.collect()
             }
@@ -131,6 +187,17 @@ impl Fields<'_> {
     }
 }
 
+/// EventCounters write `key:value,…`.
+fn tags_of(metadata: &str) -> String {
+    let tags = metadata.split(',').map(|tag| tag.replacen(':', "=", 1));
+    tags.collect::<Vec<_>>().join(",")
+}
+
+/// A number as the program writes it: up to .NET 8 in the culture of the process, perhaps with a comma.
+fn number(text: &str) -> Option<f64> {
+    text.replace(',', ".").parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,13 +209,16 @@ mod tests {
 
     #[test]
     fn levels_and_rates_of_event_counters() {
-        let level =
-            fields(&[("Name", "cpu-usage"), ("DisplayName", "CPU Usage"), ("Mean", "12.5"), ("DisplayUnits", "%")]);
+        let level = fields(&[
+            ("Name", "cpu-usage"),
+            ("DisplayName", "CPU Usage"),
+            ("Mean", "12.5"),
+            ("DisplayUnits", "%"),
+            ("Metadata", "host:a:1,zone:b"),
+        ]);
         let level = level.of_event_counter("System.Runtime").unwrap();
-        assert_eq!(
-            (level.title.as_str(), level.unit.as_str(), level.kind, level.value),
-            ("CPU Usage", "%", Kind::Level, 12.5)
-        );
+        assert_eq!((level.title.as_str(), level.unit.as_str(), level.kind), ("CPU Usage", "%", Kind::Level));
+        assert_eq!((level.value, level.tags.as_str()), (12.5, "host=a:1,zone=b"));
         let rate = fields(&[("Name", "alloc-rate"), ("Increment", "300"), ("IntervalSec", "2"), ("DisplayUnits", "B")]);
         let rate = rate.of_event_counter("System.Runtime").unwrap();
         assert_eq!((rate.title.as_str(), rate.kind, rate.value), ("alloc-rate", Kind::Rate, 150.0));
@@ -156,19 +226,57 @@ mod tests {
         assert_eq!(fields(&[("Mean", "3")]).of_event_counter("A"), None);
     }
 
+    /// As meters write them: all texts.
+    fn texts(values: &[(&'static str, &str)]) -> Fields<'static> {
+        Fields(values.iter().map(|(name, text)| (*name, Value::Text((*text).to_owned()))).collect())
+    }
+
     #[test]
     fn instruments_of_meters() {
-        let common = [("meterName", "Shop"), ("instrumentName", "orders"), ("unit", "{order}"), ("tags", "kind=new")];
-        let of = |event: &str, more: &[(&'static str, &str)]| fields(&[&common, more].concat()).of_meter(event);
-        let rate = of("CounterRateValuePublished", &[("rate", "7"), ("value", "70")]);
-        assert_eq!((rate.len(), rate[0].kind, rate[0].value, rate[0].tags.as_str()), (1, Kind::Rate, 7.0, "kind=new"));
-        let level = of("UpDownCounterRateValuePublished", &[("rate", "7"), ("value", "70")]);
+        let mut collector = Collector::new("ours");
+        let mut of = |event: &str, session: &str, more: &[(&'static str, &str)]| {
+            let common =
+                [("meterName", "Shop"), ("instrumentName", "orders"), ("unit", "{order}"), ("tags", "kind=new")];
+            match collector.meter(event, &texts(&[common.as_slice(), &[("sessionId", session)], more].concat())) {
+                Some(Output::Values(values)) => values,
+                Some(Output::Complaint(text)) => panic!("{text}"),
+                None => Vec::new(),
+            }
+        };
+        let rate = [("rate", "7"), ("value", "70")];
+        assert!(of("CounterRateValuePublished", "ours", &rate).is_empty(), "of which interval?");
+        assert!(
+            of("CollectionStart", "ours", &[("intervalStartTime", "0"), ("intervalEndTime", "20000000")]).is_empty()
+        );
+        let found = of("CounterRateValuePublished", "ours", &rate);
+        assert_eq!(
+            (found.len(), found[0].kind, found[0].value, found[0].tags.as_str()),
+            (1, Kind::Rate, 3.5, "kind=new")
+        );
+        assert!(of("CounterRateValuePublished", "theirs", &rate).is_empty());
+        let level = of("UpDownCounterRateValuePublished", "ours", &rate);
         assert_eq!((level[0].kind, level[0].value), (Kind::Level, 70.0));
-        assert_eq!(of("GaugeValuePublished", &[("lastValue", "1.5")])[0].value, 1.5);
-        let quantiles = of("HistogramValuePublished", &[("quantiles", "0.5=12;0.95=20.5;0.999=31;broken")]);
+        assert!(of("UpDownCounterRateValuePublished", "ours", &rate[..1]).is_empty(), "the first version has no level");
+        assert_eq!(of("GaugeValuePublished", "ours", &[("lastValue", "1.5")])[0].value, 1.5);
+        let quantiles = of("HistogramValuePublished", "ours", &[("quantiles", "0.5=12;0,95=20,5;0.999=31;broken")]);
         let names: Vec<_> = quantiles.iter().map(|value| (value.name.as_str(), value.value)).collect();
         assert_eq!(names, [("orders p50", 12.0), ("orders p95", 20.5), ("orders p99.9", 31.0)]);
-        assert!(of("BeginInstrumentReporting", &[]).is_empty());
-        assert!(fields(&[("rate", "7")]).of_meter("CounterRateValuePublished").is_empty());
+        assert!(of("BeginInstrumentReporting", "ours", &[]).is_empty());
+        assert!(of("GaugeValuePublished", "ours", &[("lastValue", "NaN")]).is_empty());
+    }
+
+    #[test]
+    fn complaints_of_meters_are_told_once_they_are_ours() {
+        let mut collector = Collector::new("ours");
+        let mut of = |event: &str, fields: &[(&'static str, &str)]| match collector.meter(event, &texts(fields)) {
+            Some(Output::Complaint(text)) => text,
+            Some(Output::Values(values)) => panic!("{values:?}"),
+            None => String::new(),
+        };
+        assert!(of("MultipleSessionsNotSupportedError", &[("runningSessionId", "theirs")]).contains("another tool"));
+        assert_eq!(of("MultipleSessionsNotSupportedError", &[("runningSessionId", "ours")]), "");
+        assert!(of("TimeSeriesLimitReached", &[("sessionId", "ours")]).contains("tags"));
+        assert_eq!(of("TimeSeriesLimitReached", &[("sessionId", "theirs")]), "");
+        assert_eq!(of("Error", &[("sessionId", "ours"), ("errorMessage", "no")]), "meters: no");
     }
 }

@@ -65,7 +65,7 @@ impl Field {
         for _ in 0..count {
             let ty = match cursor.u32()? {
                 1 => FieldType::Object(Self::parse_all(cursor, depth + 1)?),
-                code @ (3..=14 | 18) => FieldType::Simple(code),
+                code @ (3..=14 | 16 | 18) => FieldType::Simple(code),
                 _ => return None,
             };
             fields.push(Self { name: cursor.utf16z(MAX_TEXT)?, ty });
@@ -97,7 +97,8 @@ fn read_into<'a>(fields: &'a [Field], cursor: &mut Cursor<'_>, out: &mut Vec<(&'
                 7 => Value::Integer(cursor.u16()?.cast_signed().into()),
                 9 => Value::Integer(cursor.u32()?.cast_signed().into()),
                 10 => Value::Integer(cursor.u32()?.into()),
-                11 => Value::Integer(cursor.u64()?.cast_signed()),
+                // A date is a number of 100 ns since 1601.
+                11 | 16 => Value::Integer(cursor.u64()?.cast_signed()),
                 12 => Value::Number(cursor.u64()? as f64),
                 13 => Value::Number(f32::from_bits(cursor.u32()?).into()),
                 14 => Value::Number(f64::from_bits(cursor.u64()?)),
@@ -135,6 +136,23 @@ mod tests {
         for cut in 0..description.len() {
             assert_eq!(Field::parse_all(&mut Cursor(&description[..cut]), 0), None, "{cut}");
         }
+    }
+
+    #[test]
+    fn numbers_of_all_sizes() {
+        let fields: Vec<Field> =
+            [3, 5, 7, 10, 13, 16].map(|code| Field { name: code.to_string(), ty: FieldType::Simple(code) }).into();
+        let payload = [
+            [1, 0, 0, 0].as_slice(),
+            &[0xff],
+            &[0xfe, 0xff],
+            &u32::MAX.to_le_bytes(),
+            &0.5_f32.to_le_bytes(),
+            &77_u64.to_le_bytes(),
+        ];
+        let values = Field::read(&fields, &payload.concat()).unwrap();
+        let numbers: Vec<f64> = values.iter().map(|(_, value)| value.number().unwrap()).collect();
+        assert_eq!(numbers, [1.0, -1.0, -2.0, f64::from(u32::MAX), 0.5, 77.0]);
     }
 
     #[test]

@@ -63,7 +63,7 @@ pub struct EventType {
     pub keywords: u64,
     /// 1 critical to 5 verbose.
     pub level: u32,
-    /// Its fields, where it describes them; the runtime's own events often do not.
+    /// Its fields, for events with values of counters; empty for all others.
     pub fields: Vec<Field>,
 }
 

@@ -109,7 +109,7 @@ impl ProfileBuilder {
             }
             SessionRecord::CounterValues { time, values } => {
                 see(*time);
-                for (counter, value) in values.iter().filter(|_| inside(*time)) {
+                for (counter, value) in values.iter().filter(|(_, value)| value.is_finite() && inside(*time)) {
                     if let Some(counter) = profile.counters.get_mut(counter.index()) {
                         counter.values.push((*time, *value));
                     }

@@ -129,7 +129,7 @@ impl Row {
 }
 
 impl Profile {
-    /// What a filter lets through. Collections, pauses and costs are filtered by time only: they belong to all threads.
+    /// What a filter lets through. Collections, pauses, counters and costs are filtered by time only: they belong to all threads.
     ///
     /// # Errors
     /// When the filter picks a time and single samples were not kept.

@@ -8,7 +8,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     summary: "What the process counts about itself: EventCounters and meters, over time",
     description: "Listens to EventCounters (System.Runtime by default: CPU, heap, collections, thread pool, exceptions, \
         requests in other providers) and to named meters of System.Diagnostics.Metrics, and keeps each value with \
-        its time. The process computes them itself, once for each interval; nothing runs inside it for us.",
+        its time. The process computes them itself, once for each interval, on a thread of its own.",
     values: &[ValueSpec { kind: "values", unit: "count" }],
     params: &[
         ParamSpec { name: "interval", help: "Seconds between two values", default: "1", kind: ParamKind::Number(1, 3600) },
@@ -29,8 +29,9 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     event_pipe: &[
         EventPipeSpec {
             provider: "{providers}",
-            keywords: u64::MAX,
-            level: 4,
+            // `EventCounters` comes at any level and belongs to no group; nothing else of the source is wanted.
+            keywords: 0,
+            level: 1,
             arguments: "EventCounterIntervalSec={interval}",
             runtimes: EventPipeSpec::ALL,
         },
@@ -39,7 +40,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
             // TimeSeriesValues.
             keywords: 0x2,
             level: 4,
-            arguments: "SessionId=clrscope;Metrics={meters};RefreshInterval={interval};MaxTimeSeries=1000;MaxHistograms=20",
+            arguments: "SessionId={session};Metrics={meters};RefreshInterval={interval};MaxTimeSeries=1000;MaxHistograms=20",
             runtimes: EventPipeSpec::ALL,
         },
     ],

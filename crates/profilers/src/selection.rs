@@ -91,12 +91,14 @@ impl Selection {
     }
 
     /// The providers that clrscope listens to for it in a runtime of this major version.
-    pub fn event_sources(&self, major: u16) -> Vec<EventSource> {
+    ///
+    /// `session` is an id of the recording that no other has.
+    pub fn event_sources(&self, major: u16, session: &str) -> Vec<EventSource> {
         let specs = self.spec.event_pipe.iter();
         let specs = specs.filter(|spec| (spec.runtimes.0..=spec.runtimes.1).contains(&major));
         specs
             .flat_map(|spec| {
-                let arguments = self.filled_in(spec.arguments);
+                let arguments = self.filled_in(spec.arguments).map(|text| text.replace("{session}", session));
                 let name = spec.provider.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
                 let providers: Vec<&str> = match name {
                     Some(name) => names(self.param(name).unwrap_or_default()).collect(),
@@ -117,8 +119,11 @@ impl Selection {
         for param in self.spec.params {
             let place = format!("{{{}}}", param.name);
             if filled.contains(&place) {
-                let value = self.param(param.name).filter(|value| !value.is_empty())?;
-                filled = filled.replace(&place, &names(value).collect::<Vec<_>>().join(","));
+                let value = names(self.param(param.name)?).collect::<Vec<_>>().join(",");
+                if value.is_empty() {
+                    return None;
+                }
+                filled = filled.replace(&place, &value);
             }
         }
         Some(filled)
@@ -166,7 +171,7 @@ mod tests {
 
     #[test]
     fn names_become_providers_and_arguments() {
-        let sources = |text: &str| Selection::parse(text).unwrap().event_sources(9);
+        let sources = |text: &str| Selection::parse(text).unwrap().event_sources(9, "s1");
         let plain = sources("counters");
         assert_eq!(plain.len(), 1);
         assert_eq!(
@@ -176,11 +181,12 @@ mod tests {
         let all = sources("counters:interval=5:providers=System.Runtime+My.App:meters=Shop+Shop.Cart");
         let names: Vec<_> = all.iter().map(|source| source.provider.as_str()).collect();
         assert_eq!(names, ["System.Runtime", "My.App", "System.Diagnostics.Metrics"]);
-        assert!(all[2].arguments.contains("Metrics=Shop,Shop.Cart;"), "{}", all[2].arguments);
+        assert!(all[2].arguments.starts_with("SessionId=s1;Metrics=Shop,Shop.Cart;"), "{}", all[2].arguments);
+        assert_eq!(sources("counters:meters=+"), sources("counters"));
         assert_eq!(sources("counters:providers="), []);
         assert!(Selection::parse("counters:providers=a;b").is_err());
-        assert_eq!(Selection::parse("allocations").unwrap().event_sources(9).len(), 1);
-        assert_eq!(Selection::parse("allocations").unwrap().event_sources(10)[0].keywords, 0x800_0000_0000);
+        assert_eq!(Selection::parse("allocations").unwrap().event_sources(9, "").len(), 1);
+        assert_eq!(Selection::parse("allocations").unwrap().event_sources(10, "")[0].keywords, 0x800_0000_0000);
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub struct EventPipeSpec {
     /// Level: 4 informational, 5 verbose.
     pub level: u32,
     /// What the provider itself reads, `key=value;…`. `{name}` stands for the value of a parameter of the profiler; while
-    /// that is empty, the provider is not listened to.
+    /// that is empty, the provider is not listened to. `{session}` stands for an id of the recording.
     pub arguments: &'static str,
     /// Lowest and highest major version of .NET on which it is listened to.
     pub runtimes: (u16, u16),

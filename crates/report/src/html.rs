@@ -44,7 +44,10 @@ const MOST_PAUSES: usize = 4000;
 /// Types that can be switched on and off on their own.
 const MOST_TYPES: usize = 7;
 
-/// Most rows of the tables of types and of locks.
+/// Most points of a line of a counter.
+const MOST_POINTS: usize = 300;
+
+/// Most rows of the tables of types, of locks and of counters.
 const MOST_ROWS: usize = 500;
 
 /// Kinds of frames that the page gives a colour, by index.
@@ -626,14 +629,22 @@ fn locks(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> V
 }
 
 fn counters(profile: &Profile) -> Value {
-    let rows = profile.counters.iter().filter(|counter| !counter.values.is_empty()).map(|counter| {
-        let def = &counter.def;
-        json!({
+    let rows = profile.counters.iter().filter_map(|counter| {
+        let (def, summary) = (&counter.def, counter.summary()?);
+        // The mean of each part, where there are more than a line of this size can show.
+        let part = counter.values.len().div_ceil(MOST_POINTS).max(1);
+        let points = counter.values.chunks(part).map(|part| {
+            let mean = part.iter().map(|(_, value)| value / part.len() as f64).sum::<f64>();
+            json!([micros(profile, part.first().map_or(0, |(time, _)| *time)), mean])
+        });
+        Some(json!({
             "source": def.source, "title": def.title, "unit": def.unit, "tags": def.tags,
             "rate": def.kind == CounterKind::Rate,
-            "values": counter.values.iter().map(|(time, value)| json!([micros(profile, *time), value])).collect::<Vec<_>>(),
-        })
+            "summary": [summary.last, summary.mean, summary.min, summary.max],
+            "values": points.collect::<Vec<_>>(),
+        }))
     });
+    let rows = rows.take(MOST_ROWS);
     json!({ "on": profile.run("counters").is_some() || !profile.counters.is_empty(), "rows": rows.collect::<Vec<_>>() })
 }
 

@@ -100,7 +100,7 @@ pub fn sections(profile: &Profile, options: &Options) -> Vec<Section> {
         sections.push(locks(profile, options));
     }
     if options.series.is_none() && (!profile.counters.is_empty() || profile.run("counters").is_some()) {
-        sections.push(counters(profile));
+        sections.push(counters(profile, options));
     }
     sections.extend(observer(profile));
     sections.extend(notes(profile));
@@ -678,7 +678,10 @@ fn locks(profile: &Profile, options: &Options) -> Section {
     section
 }
 
-fn counters(profile: &Profile) -> Section {
+/// Counters that are shown even where fewer rows of other things are.
+const MOST_COUNTERS: usize = 100;
+
+fn counters(profile: &Profile, options: &Options) -> Section {
     let mut section = Section { title: "Counters".to_owned(), lead: Vec::new(), tables: Vec::new() };
     let known = profile.counters.iter().filter_map(|counter| Some((counter, counter.summary()?)));
     let mut known: Vec<_> = known.collect();
@@ -689,6 +692,13 @@ fn counters(profile: &Profile) -> Section {
     known.sort_by(|(one, _), (other, _)| {
         one.def.source.cmp(&other.def.source).then(one.def.title.cmp(&other.def.title))
     });
+    // A program has some dozens; with tags it may have any number.
+    let most = options.rows.max(MOST_COUNTERS);
+    if known.len() > most {
+        let (all, rest) = (format::count(known.len() as u64), format::count((known.len() - most) as u64));
+        section.lead.push(format!("{all} counters; the last {rest} by name are left out here."));
+        known.truncate(most);
+    }
     let rows = known.iter().map(|(counter, summary)| {
         let CounterDef { title, unit, tags, kind, source, .. } = &counter.def;
         let per = if *kind == CounterKind::Rate { "/s" } else { "" };

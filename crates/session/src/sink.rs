@@ -93,6 +93,9 @@ impl Sink for LiveSink {
             SessionRecord::CpuSamples(_)
             | SessionRecord::WallSamples(_)
             | SessionRecord::Exception(_)
+            | SessionRecord::Allocations(_)
+            | SessionRecord::Contentions(_)
+            | SessionRecord::CounterValues { .. }
             | SessionRecord::Gc(_)
             | SessionRecord::Pause(_)
             | SessionRecord::Observer(_) => match sender.try_send(record.clone()) {

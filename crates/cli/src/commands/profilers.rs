@@ -108,7 +108,8 @@ fn explain(spec: &ProfilerSpec) -> String {
     let _ = writeln!(text, "\nParameters, written as -p {}:name=value", spec.id);
     for param in spec.params {
         let _ = writeln!(text, "  {}  {}", param.name, param.help);
-        let _ = writeln!(text, "      {}; default {}", param.kind, param.default);
+        let default = if param.default.is_empty() { "none" } else { param.default };
+        let _ = writeln!(text, "      {}; default {default}", param.kind);
     }
     text
 }

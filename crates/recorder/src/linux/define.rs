@@ -54,7 +54,7 @@ pub(super) struct Definitions {
     stacks: Table<(Option<StackId>, FrameId)>,
     nodes: Vec<(Option<StackId>, FrameId)>,
     types: Table<String>,
-    /// By source, name and tags.
+    /// By source, name, tags and kind.
     counters: Table<String>,
 }
 
@@ -211,7 +211,9 @@ impl Definitions {
 
     /// A counter; its id is given here. `None` if it would be one too many: a program may make up new ones for ever.
     pub fn counter(&mut self, counter: CounterDef) -> Option<CounterId> {
-        let key = [&counter.source, &counter.name, &counter.tags].map(String::as_str).join("\0");
+        // An EventSource and a meter may have one name.
+        let CounterDef { source, name, tags, kind, .. } = &counter;
+        let key = format!("{source}\0{name}\0{tags}\0{kind:?}");
         if self.counters.0.len() >= MOST_COUNTERS && !self.counters.0.contains_key(&key) {
             return None;
         }

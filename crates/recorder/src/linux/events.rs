@@ -53,21 +53,22 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Starts a session.
-    pub fn start(port: &Port, config: &EventPipeConfig) -> Result<Self, RecordError> {
+    /// Starts a session; `id` is what its profilers know it by.
+    pub fn start(port: &Port, config: &EventPipeConfig, id: &str) -> Result<Self, RecordError> {
         let session = port.collect(config)?;
         let stopper = session.stopper();
         let (sender, incoming) = sync_channel(QUEUE);
+        let counters = counters::Collector::new(id);
         let reader = std::thread::Builder::new()
             .name("clrscope-events".into())
-            .spawn(move || read(Reader::new(session), &sender))
+            .spawn(move || read(Reader::new(session), counters, &sender))
             .map_err(|source| RecordError::Io { what: "starting the EventPipe thread".into(), source })?;
         Ok(Self { incoming, stopper: Arc::new(Mutex::new(Some(stopper))), reader: Some(reader) })
     }
 
     /// Starts a session as soon as a process that is still starting has its port: .NET Core 3.1 opens it only after
     /// the profiler was loaded.
-    pub fn start_later(pid: u32, config: EventPipeConfig) -> Result<Self, RecordError> {
+    pub fn start_later(pid: u32, config: EventPipeConfig, id: String) -> Result<Self, RecordError> {
         let (sender, incoming) = sync_channel(QUEUE);
         let stopper = Arc::new(Mutex::new(None));
         let stoppers = stopper.clone();
@@ -89,7 +90,7 @@ impl Events {
                     }
                 };
                 *lock(&stoppers) = Some(session.stopper());
-                read(Reader::new(session), &sender);
+                read(Reader::new(session), counters::Collector::new(&id), &sender);
             })
             .map_err(|source| RecordError::Io { what: "starting the EventPipe thread".into(), source })?;
         Ok(Self { incoming, stopper, reader: Some(reader) })
@@ -116,7 +117,11 @@ fn lock(stopper: &Mutex<Option<Stopper>>) -> MutexGuard<'_, Option<Stopper>> {
     stopper.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn read(mut reader: Reader<diagnostics::EventPipeSession>, sender: &SyncSender<FromEvents>) {
+fn read(
+    mut reader: Reader<diagnostics::EventPipeSession>,
+    mut counters: counters::Collector,
+    sender: &SyncSender<FromEvents>,
+) {
     let mut collector = gc::Collector::new();
     let mut locks = locks::Collector::new();
     let mut lost = 0;
@@ -130,8 +135,11 @@ fn read(mut reader: Reader<diagnostics::EventPipeSession>, sender: &SyncSender<F
                 {
                     return;
                 }
-                let counted = counters::parse(&event);
-                if !counted.is_empty() && sender.send(FromEvents::Counted(event.timestamp, counted)).is_err() {
+                let counted = counters.push(&event).map(|output| match output {
+                    counters::Output::Values(values) => FromEvents::Counted(event.timestamp, values),
+                    counters::Output::Complaint(text) => FromEvents::Failed(text),
+                });
+                if counted.is_some_and(|counted| sender.send(counted).is_err()) {
                     return;
                 }
                 true

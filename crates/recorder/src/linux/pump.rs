@@ -671,8 +671,10 @@ impl Pump {
                 let values: Vec<_> = values.collect();
                 self.count("counters", values.len() as u64);
                 self.drop_sample("values of too many counters", came - values.len() as u64);
-                self.write_definitions();
-                self.write(&SessionRecord::CounterValues { time, values });
+                if !values.is_empty() {
+                    self.write_definitions();
+                    self.write(&SessionRecord::CounterValues { time, values });
+                }
             }
             FromEvents::Lost(count) => self.drop_sample("EventPipe events lost by the runtime", count),
             FromEvents::Failed(message) => self.note(message),

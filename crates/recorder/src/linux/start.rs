@@ -77,13 +77,15 @@ pub(super) fn config(
 }
 
 /// The one EventPipe session for all profilers that listen to events of a runtime of this major version.
-fn event_pipe(options: &RecordOptions, major: u16) -> EventPipeConfig {
+fn event_pipe(options: &RecordOptions, major: u16, session: &str) -> EventPipeConfig {
     let mut providers: Vec<Provider> = Vec::new();
-    for source in options.profilers.iter().flat_map(|selection| selection.event_sources(major)) {
+    for source in options.profilers.iter().flat_map(|selection| selection.event_sources(major, session)) {
         match providers.iter_mut().find(|provider| provider.name == source.provider) {
             Some(provider) => {
                 provider.keywords |= source.keywords;
                 provider.level = provider.level.max(source.level);
+                let both = [std::mem::take(&mut provider.arguments), source.arguments];
+                provider.arguments = both.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(";");
             }
             None => {
                 let EventSource { provider: name, keywords, level, arguments } = source;
@@ -169,11 +171,12 @@ impl Start {
         let writer = self.output.map(OutputFile::writer).transpose()?;
         let out: Out = Tee(writer, self.live);
 
-        let config = event_pipe(options, self.link.hello.runtime[0]);
+        let session = format!("clrscope-{}-{}", std::process::id(), now());
+        let config = event_pipe(options, self.link.hello.runtime[0], &session);
         let events = match &self.port {
             _ if config.providers.is_empty() => None,
-            Some(port) => Some(Events::start(port, &config)?),
-            None => Some(Events::start_later(self.target.pid, config)?),
+            Some(port) => Some(Events::start(port, &config, &session)?),
+            None => Some(Events::start_later(self.target.pid, config, session)?),
         };
 
         let [major, minor, build, _] = self.link.hello.runtime;

@@ -959,12 +959,10 @@ function countersView() {
   const heads = [['Counter'], ['Over time'], ['Last', 'n'], ['Mean', 'n'], ['Min', 'n'], ['Max', 'n'], ['Unit']];
   const sources = [...new Set(rows.map(row => row.source))].sort();
   return sources.map(source => dataTable(source, heads, rows.filter(row => row.source === source)
-    .sort((a, b) => a.title.localeCompare(b.title)).map(row => {
-      const all = row.values.map(([, value]) => value), mean = all.reduce((sum, value) => sum + value / all.length, 0);
-      return el('tr', {}, el('td', { class: 'fn' }, row.title, el('div', { class: 'where' }, row.tags)), el('td', {}, lineChart(row.values, row.title)),
-        [all[all.length - 1], mean, Math.min(...all), Math.max(...all)].map(value => el('td', { class: 'n' }, fewDigits(value))),
-        el('td', {}, row.unit + (row.rate ? '/s' : '')));
-    }))).flatMap((table, index) => [el('h2', {}, sources[index]), table]);
+    .sort((a, b) => a.title.localeCompare(b.title)).map(row =>
+      el('tr', {}, el('td', { class: 'fn' }, row.title, el('div', { class: 'where' }, row.tags)), el('td', {}, lineChart(row.values, row.title)),
+        row.summary.map(value => el('td', { class: 'n' }, fewDigits(value))),
+        el('td', {}, row.unit + (row.rate ? '/s' : '')))))).flatMap((table, index) => [el('h2', {}, sources[index]), table]);
 }
 
 // ---------------------------------------------------------------- recording
