@@ -122,7 +122,7 @@ fn ground(memory: &impl Memory, mappings: &[Mapping]) -> Ground {
     }
     // Where the runtime may not both write and execute memory, it maps its heaps twice.
     let is_file = !(is_anonymous || part.path.starts_with("/memfd:"));
-    let mut above = part.start;
+    let (mut above, mut found) = (part.start, None);
     for mapping in mappings.iter().rev().take(MOST_PARTS) {
         // An image that was read instead of mapped is one piece of memory.
         let belongs = if is_file { mapping.path == part.path } else { mapping.end >= above };
@@ -133,11 +133,14 @@ fn ground(memory: &impl Memory, mappings: &[Mapping]) -> Ground {
             break;
         }
         above = mapping.start;
-        if let Some(image) = Image::at(memory, mapping.start).filter(|image| image.contains(part.start)) {
-            return Ground::Image(image);
-        }
+        // The head of a file may be mapped again within its image: the lowest one is the image's own.
+        found = Image::at(memory, mapping.start).filter(|image| image.contains(part.start)).or(found);
     }
-    if is_file { Ground::Other } else { Ground::Heap }
+    match found {
+        Some(image) => Ground::Image(image),
+        None if is_file => Ground::Other,
+        None => Ground::Heap,
+    }
 }
 
 /// Whether an address is the last byte of a call instruction.
@@ -201,12 +204,14 @@ mod tests {
                 true
             }
         }
+        // Loaders may leave the head of the file where the code begins, too.
+        image.copy_within(0..0x200, 0x1800);
         let memory = Fake(image);
         let path = "/app/lib.dll";
         for path in [path, ""] {
             let mut grounds = Grounds::default();
             let mappings =
-                [mapping(BASE, BASE + 0x2000, false, path), mapping(BASE + 0x2000, BASE + 0x5000, true, path)];
+                [mapping(BASE, BASE + 0x1800, false, path), mapping(BASE + 0x1800, BASE + 0x5000, true, path)];
             grounds.read(&memory, mappings.to_vec());
             let guesses = [0x2005, 0x2004, 0x2006, 0x200f, 0x2805, 0x4fff].map(|offset| BASE + offset);
             let mut refused = 0;
