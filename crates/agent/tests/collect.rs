@@ -6,7 +6,7 @@ use client::{Client, LIMIT, config, running, wait_gone};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use testkit::{Runtime, Sample, sample_runtimes};
-use wire::{Control, CpuEngine, Record, RuntimeWorkKind};
+use wire::{Bye, Control, CpuEngine, Record, RuntimeWorkKind};
 
 fn supported_samples() -> Vec<Runtime> {
     sample_runtimes().into_iter().filter(|runtime| runtime.is_supported()).collect()
@@ -196,6 +196,12 @@ fn rethrown_and_stormy_exceptions_stay_cheap_and_rare_ones_survive() {
     }
 }
 
+/// Ticks that did not come: too late, or to spare the program.
+fn left_out(bye: &Bye) -> usize {
+    let counters = bye.status.counters.iter().filter(|(name, _)| name.starts_with("ticks left out"));
+    counters.map(|(_, count)| *count as usize).sum()
+}
+
 #[test]
 fn wall_sees_every_thread_in_the_method_in_which_it_waits() {
     for runtime in supported_samples() {
@@ -213,7 +219,9 @@ fn wall_sees_every_thread_in_the_method_in_which_it_waits() {
             .iter()
             .filter_map(|record| if let Record::WallTick(tick) = record { Some(tick) } else { None })
             .collect();
-        assert!((50..=65).contains(&ticks.len()), "{runtime}: {}", ticks.len());
+        let left_out = left_out(&bye);
+        assert!((50..=66).contains(&(ticks.len() + left_out)), "{runtime}: {}, {left_out} left out", ticks.len());
+        assert!(ticks.len() > 10, "{runtime}: {}", ticks.len());
         for (name, thread) in truth["threads"].as_object().unwrap() {
             let tid = thread["tid"].as_u64().unwrap() as u32;
             let method = thread["method"].as_str().unwrap();
@@ -331,7 +339,9 @@ fn a_real_application_under_everything_goes_on() {
         check_order(&client);
         let ticks = client.records.iter().filter(|record| matches!(record, Record::WallTick(_))).count();
         eprintln!("{runtime}: {ticks} ticks, {:?}", bye.status);
-        assert!(ticks > 20);
+        // On a busy machine a stop takes long, and most ticks are left out to spare the program.
+        let left_out = left_out(&bye);
+        assert!(ticks > 0 && ticks + left_out > 20, "{runtime}: {ticks} ticks, {left_out} left out");
         assert_eq!(bye.status.dropped, []);
         assert!(bye.status.memory < 16 << 20);
         process.feed(1).unwrap();

@@ -881,7 +881,8 @@ mod tests {
         assert_eq!(engine.dropped(), (0, 0));
         assert_eq!(engine.unsampled(), 0);
         let (median, handled) = engine.handler_time();
-        assert_eq!(handled, count);
+        // One more may have come since they were taken last.
+        assert!((count..=count + 1).contains(&handled), "{handled} handled, {count} taken");
         eprintln!("handler: {median} ns, {handled} times");
         engine.remove(tid);
         burn(50_000_000);
