@@ -16,7 +16,7 @@ mod recording;
 mod top;
 
 use clap::{Parser, Subcommand};
-use commands::{completions, launch, man, profilers, ps, record, report};
+use commands::{checkup, completions, launch, man, profilers, ps, record, report};
 use exit::Code;
 use std::process::ExitCode;
 
@@ -46,6 +46,7 @@ Examples:
   clrscope record 1234 --duration 10s -o web.clrscope
   clrscope report web.clrscope --format html -o web.html
   clrscope launch -p cpu,gc -- dotnet MyApp.dll
+  clrscope checkup MyApp
   clrscope top MyApp
 ";
 
@@ -56,6 +57,7 @@ enum Command {
     Record(record::Args),
     Launch(launch::Args),
     Report(report::Args),
+    Checkup(checkup::Args),
     Top(commands::top::Args),
     Completions(completions::Args),
     Man(man::Args),
@@ -69,6 +71,7 @@ impl Command {
             Self::Record(args) => record::run(args),
             Self::Launch(args) => launch::run(args),
             Self::Report(args) => report::run(args),
+            Self::Checkup(args) => checkup::run(args),
             Self::Top(args) => commands::top::run(args),
             Self::Completions(args) => completions::run(args),
             Self::Man(args) => man::run(args),

@@ -24,6 +24,7 @@
 mod error;
 mod eventpipe;
 mod hresult;
+mod memory;
 mod message;
 mod platform;
 mod port;
@@ -33,6 +34,7 @@ mod reverse;
 pub use error::{Candidate, Error};
 pub use eventpipe::{EventPipeConfig, EventPipeSession, Provider, Stopper};
 pub use hresult::HResult;
+pub use memory::{MemorySplit, memory};
 #[cfg(target_os = "linux")]
 pub use platform::proc;
 pub use port::{DumpFlags, DumpType, PerfMapType, Port, ProcessInfo, clsid_text};

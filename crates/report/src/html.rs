@@ -25,7 +25,7 @@ pub const EXPORTER: Exporter = Exporter {
 };
 
 const TEMPLATE: &str = include_str!("html/template.html");
-const STYLE: &str = include_str!("html/style.css");
+pub(crate) const STYLE: &str = include_str!("html/style.css");
 const PROGRAM: &str = include_str!("html/app.js");
 
 /// Most nodes of a tree in a page. Beyond that the lightest are folded, which the page tells: a browser draws no more than a few
@@ -685,7 +685,7 @@ impl Write for Embedded<'_> {
 }
 
 /// Text for HTML.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

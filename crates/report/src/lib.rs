@@ -5,8 +5,11 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+mod checkup;
 mod format;
 mod sections;
+
+pub use checkup::{Checkup, CheckupFormat, Target};
 
 use std::io::{Read, Write};
 

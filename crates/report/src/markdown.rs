@@ -34,7 +34,7 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
 }
 
 /// Makes text plain: what Markdown or HTML would act on is escaped, line breaks become spaces.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -48,7 +48,7 @@ fn escape(text: &str) -> String {
 }
 
 /// Code between as many backticks as it needs.
-fn code(text: &str) -> String {
+pub(crate) fn code(text: &str) -> String {
     let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     // A bar would end the cell even within code.
     let text = text.replace('|', "\\|");

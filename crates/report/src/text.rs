@@ -53,7 +53,7 @@ fn render_section(section: &Section, options: &Options, out: &mut dyn Write) -> 
 }
 
 /// Characters that a terminal would act on become visible.
-fn clean(text: &str) -> String {
+pub(crate) fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '␦' } else { c }).collect()
 }
 

@@ -51,14 +51,34 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<Code> {
-    let name = args.command.first().map(Path::new).and_then(Path::file_stem).unwrap_or_default().to_string_lossy();
-    let output = args.output.clone().unwrap_or_else(|| recording::default_file(&name, None));
+    let output = args.output.clone().unwrap_or_else(|| recording::default_file(&name_of(&args.command), None));
     let options = args.recording.options(args.duration, Some(output), false);
+    run_command(&args.command, options, |summary| finish(args, summary))
+}
+
+/// What a command is called in names of files.
+pub(super) fn name_of(command: &[OsString]) -> String {
+    command.first().map(Path::new).and_then(Path::file_stem).unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Runs and records a command, tells what was recorded, and ends as the command did.
+pub(super) fn run_command(
+    command: &[OsString],
+    options: recorder::RecordOptions,
+    told: impl FnOnce(&Summary) -> anyhow::Result<()>,
+) -> anyhow::Result<Code> {
     let recorded = Passing::start()
         .map_err(|source| RecordError::Io { what: "installing signal handlers".into(), source })
-        .and_then(|passing| record(passing, args.command.clone(), options));
+        .and_then(|passing| record(passing, command.to_vec(), options));
     let error: anyhow::Error = match recorded {
-        Ok(summary) => return finish(args, &summary),
+        Ok(summary) => {
+            told(&summary)?;
+            // The command's own end is its own affair; a lost connection is not.
+            if let Some(message) = recording::cut_off(&summary, false) {
+                console::say(&format!("warning: {message}"));
+            }
+            return Ok(summary.exit_code.map_or(Code::Success, command_code));
+        }
         Err(error) => error.into(),
     };
     if let Some(RecordError::NothingProfiled { exit_code, .. }) = error.downcast_ref()
@@ -88,17 +108,13 @@ fn record(
     recording.wait()
 }
 
-fn finish(args: &Args, summary: &Summary) -> anyhow::Result<Code> {
+fn finish(args: &Args, summary: &Summary) -> anyhow::Result<()> {
     match (args.json, args.quiet) {
         (true, _) => console::say(&serde_json::to_string(&recording::summary_json(summary))?),
         (false, false) => console::say(recording::summary_text(summary).trim_end()),
         (false, true) => {}
     }
-    // The command's own end is its own affair; a lost connection is not.
-    if let Some(message) = recording::cut_off(summary, false) {
-        console::say(&format!("warning: {message}"));
-    }
-    Ok(summary.exit_code.map_or(Code::Success, command_code))
+    Ok(())
 }
 
 /// The exit code of the command as ours. Systems with larger codes than a byte show them cut, as a shell does.

@@ -1,5 +1,6 @@
 //! One file per command. Each has its `Args`, whose comments are the command's help, and a `run`.
 
+pub mod checkup;
 pub mod completions;
 pub mod launch;
 pub mod man;

@@ -1,0 +1,236 @@
+//! `clrscope checkup`: what is wrong with a process.
+
+use super::{launch, record::StopOnSignal};
+use crate::{
+    agent::AgentArgs,
+    console, duration,
+    exit::{Code, failure},
+    recording,
+};
+use anyhow::Context;
+use clap::{ValueEnum, builder::PossibleValue};
+use diagnose::{Evidence, LimitsOf};
+use diagnostics::MemorySplit;
+use profile::{BuildOptions, Profile};
+use profilers::Selection;
+use recorder::{EngineChoice, RecordOptions, Summary};
+use report::{Checkup, CheckupFormat, Target};
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+    sync::mpsc::{self, RecvTimeoutError},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+/// What is recorded: everything that a rule needs, at rates that nobody notices.
+const PROFILERS: &str = "cpu,wall:rate=10,exceptions,gc,locks,counters";
+
+/// CPU samples per second and thread.
+const RATE: u32 = 50;
+
+/// How often the memory of the process is looked at.
+const MEMORY_LOOKS: u32 = 8;
+
+/// Look at a process for some seconds and say what is wrong with it, worst first
+///
+/// Records CPU time, waiting, exceptions, collections, waits for locks, counters and memory at low rates, and judges them.
+/// Each finding says what it is, how sure, what shows it, and what to do next. A healthy process has none.
+///
+/// With --launch a command is looked at from its first instruction; the findings come when it has ended, on standard
+/// error unless --report names a file, and its exit code is ours.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Process id, or name as `clrscope ps` shows it
+    #[arg(value_name = "PID|NAME", required_unless_present = "launch", conflicts_with = "launch")]
+    target: Option<String>,
+    /// How long to look: 10s, 1m30s; what is told by growth needs eight seconds
+    #[arg(short, long, default_value = "10s", value_parser = duration::parse_positive)]
+    duration: Duration,
+    /// Another limit for a finding, such as exception-storm:rate=500; may be repeated
+    #[arg(long = "limit", value_name = "FINDING:NAME=VALUE", value_parser = limit)]
+    limits: Vec<String>,
+    /// Keep the recording in this session file
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Form of the findings
+    #[arg(short, long, default_value = "text")]
+    format: Format,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// Write the findings to this file [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Run a command and look at it
+    #[arg(long, requires = "command")]
+    launch: bool,
+    #[command(flatten)]
+    agent: AgentArgs,
+    /// Command with its arguments, after --
+    #[arg(last = true, requires = "launch", value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// A format on the command line.
+#[derive(Clone, Copy, Debug)]
+struct Format(CheckupFormat);
+
+impl ValueEnum for Format {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[
+            Format(CheckupFormat::Text),
+            Format(CheckupFormat::Json),
+            Format(CheckupFormat::Markdown),
+            Format(CheckupFormat::Html),
+        ]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        CheckupFormat::ALL.iter().find(|(format, _)| *format == self.0).map(|(_, word)| PossibleValue::new(*word))
+    }
+}
+
+fn limit(text: &str) -> Result<String, String> {
+    LimitsOf::default().set(text).map(|()| text.to_owned()).map_err(|error| error.to_string())
+}
+
+/// A file that goes with this value.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // It may never have come into being.
+        drop(fs::remove_file(&self.0));
+    }
+}
+
+/// Looks at the memory of a process now and then, until told to stop.
+struct MemoryWatch {
+    stop: mpsc::Sender<()>,
+    thread: JoinHandle<Vec<(f64, MemorySplit)>>,
+}
+
+impl MemoryWatch {
+    fn start(pid: u32, every: Duration) -> io::Result<Self> {
+        let (stop, stopped) = mpsc::channel();
+        let look = move || {
+            let begin = Instant::now();
+            let mut looks = Vec::new();
+            // A process that has ended, or a system that does not tell, is looked at no more.
+            while let Ok(split) = diagnostics::memory(pid) {
+                looks.push((begin.elapsed().as_secs_f64(), split));
+                if stopped.recv_timeout(every) != Err(RecvTimeoutError::Timeout) {
+                    break;
+                }
+            }
+            looks
+        };
+        Ok(Self { stop, thread: std::thread::Builder::new().name("memory".into()).spawn(look)? })
+    }
+
+    fn finish(self) -> Vec<(f64, MemorySplit)> {
+        // It may have ended by itself.
+        let _ = self.stop.send(());
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+pub fn run(args: &Args) -> anyhow::Result<Code> {
+    let mut limits = LimitsOf::default();
+    args.limits.iter().try_for_each(|limit| limits.set(limit))?;
+    if args.launch {
+        return look_at_command(args, &limits);
+    }
+    let target = diagnostics::find(args.target.as_deref().unwrap_or_default())?;
+    let (path, _temporary) = session_file(args, &target.name, Some(target.pid));
+    let stop = StopOnSignal::start()?;
+    let recording = recorder::attach(&target, options(args, &path)?)?;
+    stop.set(recording.stop_handle());
+    let memory = MemoryWatch::start(target.pid, args.duration / MEMORY_LOOKS)?;
+    let summary = recording::wait(recording, Some(args.duration), args.json)?;
+    let profile = read(&path)?;
+    judge(args, &limits, Evidence { profile: &profile, memory: &memory.finish() }, |page| Ok(console::print(page)?))?;
+    match recording::cut_off(&summary, true) {
+        Some(message) => Err(failure(Code::Ended, message)),
+        None => Ok(Code::Success),
+    }
+}
+
+fn look_at_command(args: &Args, limits: &LimitsOf) -> anyhow::Result<Code> {
+    let (path, _temporary) = session_file(args, &launch::name_of(&args.command), None);
+    let told = |summary: &Summary| {
+        for session in &summary.sessions {
+            let path = session.path.as_deref().unwrap_or(&path);
+            // Those of further processes have names of their own.
+            let _temporary = args.output.is_none().then(|| Temporary(path.to_owned()));
+            let say = |page: &str| {
+                console::say(page.trim_end());
+                Ok(())
+            };
+            judge(args, limits, Evidence::from(&read(path)?), say)?;
+        }
+        Ok(())
+    };
+    launch::run_command(&args.command, options(args, &path)?, told)
+}
+
+fn options(args: &Args, path: &Path) -> anyhow::Result<RecordOptions> {
+    Ok(RecordOptions {
+        profilers: Selection::parse_list(PROFILERS)?,
+        rate_hz: RATE,
+        engine: EngineChoice::Auto,
+        duration: Some(args.duration),
+        output: Some(path.to_owned()),
+        live: false,
+        agent: args.agent.file(),
+    })
+}
+
+/// Where the recording goes, and what removes it again unless it is to be kept.
+fn session_file(args: &Args, name: &str, pid: Option<u32>) -> (PathBuf, Option<Temporary>) {
+    match &args.output {
+        Some(path) => (path.clone(), None),
+        None => {
+            let path = std::env::temp_dir().join(recording::default_file(name, pid));
+            (path.clone(), Some(Temporary(path)))
+        }
+    }
+}
+
+fn read(path: &Path) -> anyhow::Result<Profile> {
+    let shown = || format!("{}", path.display());
+    let session = File::open(path).with_context(shown)?;
+    Profile::read(session, BuildOptions::default()).with_context(shown)
+}
+
+/// Writes what is found to a file, or says it.
+fn judge(
+    args: &Args,
+    limits: &LimitsOf,
+    evidence: Evidence<'_>,
+    say: impl Fn(&str) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let findings = diagnose::diagnose(&evidence, limits);
+    let info = &evidence.profile.info;
+    let target = Target {
+        pid: info.pid,
+        name: &info.process_name,
+        runtime: &info.runtime,
+        looked_for_seconds: evidence.profile.duration() as f64 / 1e9,
+    };
+    let checkup = Checkup { target, findings: &findings };
+    let format = if args.json { CheckupFormat::Json } else { args.format.0 };
+    let mut page = Vec::new();
+    checkup.write(format, &mut page)?;
+    match &args.report {
+        Some(path) => fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?,
+        None => say(&String::from_utf8(page)?)?,
+    }
+    if let Some(path) = &args.output {
+        console::say(&format!("The recording is kept: clrscope report {}", path.display()));
+    }
+    Ok(())
+}

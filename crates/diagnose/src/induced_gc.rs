@@ -1,0 +1,34 @@
+//! `induced-gc`: the program asks for collections.
+
+use crate::{Evidence, Finding, Limits, Rule, Threshold, finding::severity, words};
+
+pub const RULE: Rule = Rule {
+    id: "induced-gc",
+    summary: "The program calls GC.Collect again and again",
+    needs: &["gc"],
+    thresholds: &[Threshold { name: "rate", help: "Collections per second that the program asked for", default: 0.2 }],
+    look,
+};
+
+fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
+    let profile = seen.profile;
+    let summary = profile.gc_summary();
+    let rate = summary.induced as f64 / (profile.duration().max(1) as f64 / 1e9);
+    // One may be a habit of a library; it takes several to be the program's.
+    if summary.induced < 3 || rate < limits.get("rate") {
+        return Vec::new();
+    }
+    let all: u64 = summary.collections.iter().sum();
+    vec![Finding {
+        id: RULE.id,
+        severity: severity(rate, limits.get("rate"), 20.0),
+        confidence: 0.99,
+        title: format!("the program asks for {rate:.1} collections per second"),
+        culprit: Some("GC.Collect".to_owned()),
+        evidence: vec![
+            format!("{} of {all} collections were asked for", summary.induced),
+            format!("the world stood still for {} of the time in all", words::percent(summary.share)),
+        ],
+        next: "look for callers of GC.Collect: clrscope report <file> --function GC.Collect".to_owned(),
+    }]
+}

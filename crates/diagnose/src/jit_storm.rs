@@ -1,0 +1,48 @@
+//! `jit-storm`: the program compiles without end.
+
+use crate::{Evidence, Finding, Limits, Rule, Threshold, finding::severity, words};
+
+pub const RULE: Rule = Rule {
+    id: "jit-storm",
+    summary: "Methods are compiled all the time, not only as the program starts",
+    needs: &["counters"],
+    thresholds: &[Threshold { name: "rate", help: "Methods compiled per second, in each third of the look", default: 100.0 }],
+    look,
+};
+
+fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
+    let profile = seen.profile;
+    let mut counters = profile.counters.iter();
+    let Some(jitted) = counters.find(|c| c.def.source == "System.Runtime" && c.def.name == "methods-jitted-count") else {
+        return Vec::new();
+    };
+    // A level: how many there are in all.
+    let rate = |values: &[(u64, f64)]| match values {
+        [(from, before), .., (to, after)] => (after - before) / (to.saturating_sub(*from).max(1) as f64 / 1e9),
+        _ => 0.0,
+    };
+    // As a program starts it compiles much, but less and less: the least of three parts tells the one from the other.
+    let third = jitted.values.len() / 3;
+    if third < 2 {
+        return Vec::new();
+    }
+    let rates: Vec<f64> = jitted.values.chunks(third).take(3).map(rate).collect();
+    let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
+    if least < limits.get("rate") {
+        return Vec::new();
+    }
+    let time = profile.counters.iter().find(|c| c.def.source == "System.Runtime" && c.def.name == "time-in-jit");
+    let mut evidence = vec![format!("methods per second in the three thirds of the look: {}", rates.iter().map(|rate| format!("{rate:.0}")).collect::<Vec<_>>().join(", "))];
+    if let Some(summary) = time.and_then(profile::Counter::summary) {
+        evidence.push(format!("{} of compilation per second", words::duration(summary.mean * 1e6)));
+    }
+    vec![Finding {
+        id: RULE.id,
+        severity: severity(least, limits.get("rate"), 10.0),
+        confidence: 0.85,
+        title: format!("at least {least:.0} methods are compiled per second, and it does not end"),
+        culprit: None,
+        evidence,
+        next: "look for expressions, regular expressions or serializers that are made again and again instead of kept".to_owned(),
+    }]
+}

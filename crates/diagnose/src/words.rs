@@ -1,0 +1,49 @@
+//! How findings speak of what they found.
+
+use profile::{NameStyle, Place, Profile, SeriesKind, session::FunctionId};
+
+/// A share, as percent.
+pub fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+/// A duration in nanoseconds.
+pub fn duration(nanos: f64) -> String {
+    match nanos {
+        _ if nanos >= 1e9 => format!("{:.2} s", nanos / 1e9),
+        _ if nanos >= 1e6 => format!("{:.1} ms", nanos / 1e6),
+        _ => format!("{:.0} µs", nanos / 1e3),
+    }
+}
+
+/// Full name of a method.
+pub fn method(profile: &Profile, function: FunctionId) -> String {
+    profile.tables.function_name(function, NameStyle::FULL)
+}
+
+/// A method, with its line where that is known.
+pub fn place(profile: &Profile, place: &Place) -> String {
+    let name = method(profile, place.function);
+    match place.line {
+        Some(line) => format!("{name} ({}:{})", profile.tables.file(line.file), line.line),
+        None => name,
+    }
+}
+
+/// How many processors or threads a weight in nanoseconds is on average.
+pub fn average(profile: &Profile, weight: u64) -> f64 {
+    weight as f64 / profile.duration().max(1) as f64
+}
+
+/// Method of the program in which most of the weight of the samples is that `wanted` picks; with that weight.
+pub fn heaviest_place(
+    profile: &Profile,
+    kind: SeriesKind,
+    wanted: impl Fn(&profile::Cell) -> bool,
+) -> Option<(Place, u64)> {
+    let mut weights: std::collections::HashMap<Place, u64> = std::collections::HashMap::new();
+    for cell in profile.series(kind).cells.iter().filter(|cell| wanted(cell)) {
+        *weights.entry(profile.tables.place(cell.stack)).or_default() += cell.weight;
+    }
+    weights.into_iter().max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0)))
+}

@@ -1,0 +1,113 @@
+//! What the resident memory of a process is made of, by its mappings.
+
+use super::proc::{Map, parse_maps};
+use crate::MemorySplit;
+use std::{fs, io};
+
+/// Largest inaccessible mapping below a stack that is taken for its guard: glibc makes one page, the runtime up to four.
+const MOST_GUARD: u64 = 4 * 4096;
+
+/// An arena of glibc's `malloc`: memory of this size and alignment, of which the first part is in use (`HEAP_MAX_SIZE`, malloc/arena.c).
+const ARENA: u64 = 64 << 20;
+
+/// Reads `/proc/<pid>/smaps`.
+///
+/// # Errors
+/// When the process has ended or belongs to somebody else.
+pub fn memory(pid: u32) -> io::Result<MemorySplit> {
+    Ok(split(&fs::read(format!("/proc/{pid}/smaps"))?))
+}
+
+/// Mappings with the bytes of each that are in memory.
+fn resident(smaps: &[u8]) -> Vec<(Map, u64)> {
+    let mut maps: Vec<(Map, u64)> = Vec::new();
+    for line in smaps.split(|&byte| byte == b'\n') {
+        if let Some(rest) = line.strip_prefix(b"Rss:") {
+            let text = String::from_utf8_lossy(rest);
+            let kilobytes = text.trim().strip_suffix("kB").and_then(|number| number.trim().parse::<u64>().ok());
+            if let (Some((_, resident)), Some(kilobytes)) = (maps.last_mut(), kilobytes) {
+                *resident = kilobytes.saturating_mul(1024);
+            }
+        } else if line.first().is_some_and(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte)) {
+            maps.extend(parse_maps(line).pop().map(|map| (map, 0)));
+        }
+    }
+    maps
+}
+
+fn split(smaps: &[u8]) -> MemorySplit {
+    let maps = resident(smaps);
+    let mut split = MemorySplit::default();
+    let size = |map: &Map| map.range.end.saturating_sub(map.range.start);
+    let locked = |map: &Map| !map.read && !map.write && !map.execute;
+    for (at, (map, resident)) in maps.iter().enumerate() {
+        let below = at.checked_sub(1).and_then(|at| maps.get(at)).map(|(map, _)| map);
+        let above = maps.get(at + 1).map(|(map, _)| map);
+        let path = map.path.as_deref().map(|path| path.to_string_lossy());
+        let path = path.as_deref().unwrap_or_default();
+        let part = if path.contains("doublemapper") || (map.inode == 0 && map.execute) {
+            &mut split.code
+        } else if path.ends_with(".dll") || path.ends_with(".exe") {
+            &mut split.assemblies
+        } else if map.file().is_some() && !map.shared {
+            &mut split.native_modules
+        } else if path.starts_with("[stack")
+            || below.is_some_and(|guard| {
+                path.is_empty()
+                    && map.write
+                    && locked(guard)
+                    && size(guard) <= MOST_GUARD
+                    && guard.range.end == map.range.start
+            })
+        {
+            &mut split.stacks
+        } else if path == "[heap]"
+            || above.is_some_and(|rest| {
+                path.is_empty()
+                    && map.range.start % ARENA == 0
+                    && locked(rest)
+                    && rest.range.start == map.range.end
+                    && rest.range.end == map.range.start.saturating_add(ARENA)
+            })
+        {
+            &mut split.native_heap
+        } else {
+            &mut split.other
+        };
+        *part = part.saturating_add(*resident);
+        split.resident = split.resident.saturating_add(*resident);
+    }
+    split
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_resident_byte_is_in_one_part() {
+        let split = memory(std::process::id()).unwrap();
+        let parts = [split.assemblies, split.native_modules, split.code, split.stacks, split.native_heap, split.other];
+        assert_eq!(parts.iter().sum::<u64>(), split.resident);
+        assert!(split.native_modules > 0 && split.stacks > 0 && split.native_heap > 0, "{split:?}");
+    }
+
+    #[test]
+    fn mappings_are_told_apart() {
+        let smaps = b"\
+7ef9dc000000-7ef9dc021000 rw-p 00000000 00:00 0 \nRss:                 132 kB\n\
+7ef9dc021000-7ef9e0000000 ---p 00000000 00:00 0 \nRss:                   0 kB\n\
+7ef9e2ffe000-7ef9e2fff000 ---p 00000000 00:00 0 \nRss:                   0 kB\n\
+7ef9e2fff000-7ef9e37ff000 rw-p 00000000 00:00 0 \nRss:                  16 kB\n\
+7ef9f0000000-7ef9f0001000 rwxs 00000000 00:01 9  /memfd:doublemapper (deleted)\nRss:                   4 kB\n\
+7ef9f1000000-7ef9f1001000 r--p 00000000 08:01 7  /app/System.Private.CoreLib.dll\nRss:                   8 kB\n\
+7ef9f2000000-7ef9f2001000 r-xp 00000000 08:01 8  /app/libcoreclr.so\nRss:                  12 kB\n\
+7ef9f8000000-7ef9f8901000 rw-p 00000000 00:00 0 \nRss:                 900 kB\n";
+        let split = split(smaps);
+        assert_eq!(
+            [split.native_heap, split.stacks, split.code, split.assemblies, split.native_modules, split.other]
+                .map(|bytes| bytes / 1024),
+            [132, 16, 4, 8, 12, 900]
+        );
+    }
+}
