@@ -60,14 +60,13 @@ impl Grounds {
         trust: Trust,
         mut refused: impl FnMut(u64),
     ) -> Vec<u64> {
-        let now = clock::monotonic();
-        let mut is_fresh = addresses.is_empty();
+        let is_believed = clock::monotonic().saturating_sub(self.read_at) <= BELIEVED;
+        let mut is_fresh = false;
         let mut allowed = Vec::with_capacity(addresses.len());
         for &address in addresses {
-            if !is_fresh && (self.at(address).is_none() || now.saturating_sub(self.read_at) > BELIEVED) {
+            if !is_fresh && (self.at(address).is_none() || !is_believed) {
                 is_fresh = true;
-                self.read_at = now;
-                self.read(memory, maps::mappings());
+                self.look(memory);
             }
             let is_executed = trust == Trust::Executed;
             let may_be_code = match self.at(address) {
@@ -88,6 +87,17 @@ impl Grounds {
         allowed
     }
 
+    /// The ready-to-run image that an address lies in.
+    pub fn image_at(&mut self, memory: &impl Memory, address: u64) -> Option<Image> {
+        if clock::monotonic().saturating_sub(self.read_at) > BELIEVED {
+            self.look(memory);
+        }
+        match self.at(address)? {
+            Ground::Image(image) => Some(image),
+            Ground::Heap | Ground::Other => None,
+        }
+    }
+
     /// Forgets everything: memory was given back.
     pub fn forget(&mut self) {
         self.parts.clear();
@@ -97,6 +107,11 @@ impl Grounds {
         let behind = self.parts.partition_point(|(part, _)| part.start <= address);
         let (part, ground) = self.parts.get(behind.checked_sub(1)?)?;
         (address < part.end).then_some(*ground)
+    }
+
+    fn look(&mut self, memory: &impl Memory) {
+        self.read_at = clock::monotonic();
+        self.read(memory, maps::mappings());
     }
 
     fn read(&mut self, memory: &impl Memory, mappings: Vec<Mapping>) {
@@ -218,6 +233,8 @@ mod tests {
             grounds.read_at = clock::monotonic();
             assert_eq!(grounds.sift(&memory, &guesses, Trust::Guessed, |_| refused += 1), [BASE + 0x2005], "{path}");
             assert_eq!(refused, 5);
+            assert_eq!(grounds.image_at(&memory, BASE + 0x2000).map(|image| image.base), Some(BASE), "{path}");
+            assert_eq!(grounds.image_at(&memory, BASE - 1), None);
             let executed = grounds.sift(&memory, &guesses, Trust::Executed, |_| refused += 1);
             assert_eq!(executed, guesses[..4], "what is executed lies in a function");
         }

@@ -2,15 +2,15 @@
 
 use crate::counters::Counters;
 use crate::grounds::{Grounds, Trust};
-use crate::os::{maps, memory::OwnMemory};
+use crate::memory::Memory;
+use crate::os::{clock, memory::OwnMemory};
 use crate::runtime::{NativeCode, Runtime};
 use crate::unwind_table::{self, Image};
-use crate::{memory::Memory, os::clock};
 use corprof::ids::{ClassId, FunctionId, ModuleId};
 use corprof::{FunctionKind, NameResolver, ProfilerInfo};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
-use wire::{Class, Code, Method, MethodKind, Module, Nanos, Record, UnwindTable, as_csharp};
+use wire::{Class, Code, Method, MethodKind, Module, Record, UnwindTable, as_csharp};
 
 /// Largest code whose bytes are sent along.
 const MOST_BYTES: u32 = 256 << 10;
@@ -32,7 +32,6 @@ pub struct Resolver {
     last_method: u32,
     /// Images with tables of functions, by base.
     images: BTreeMap<u64, Image>,
-    maps_read: Nanos,
     grounds: Grounds,
 }
 
@@ -56,8 +55,6 @@ impl Resolver {
     /// Distinct code ranges, and addresses that are no code, that are remembered. When there are more, all are
     /// forgotten, and sent again when they are met again.
     const MOST: usize = 100_000;
-    /// Nanoseconds between two looks at the memory map.
-    const MAPS_INTERVAL: Nanos = 1_000_000_000;
 
     /// One that knows nothing yet.
     pub fn new(info: &ProfilerInfo) -> Self {
@@ -73,7 +70,6 @@ impl Resolver {
             methods: HashMap::new(),
             last_method: 0,
             images: BTreeMap::new(),
-            maps_read: 0,
             grounds: Grounds::default(),
         }
     }
@@ -184,31 +180,14 @@ impl Resolver {
             return jitted;
         }
         // Code of an image that no module names as its own: a composite one holds the code of many.
-        self.find_image(entry)?.unwind_table(&self.memory, &code.ranges)
+        let image = self.grounds.image_at(&self.memory, entry)?;
+        self.images.insert(image.base, image);
+        image.unwind_table(&self.memory, &code.ranges)
     }
 
     fn image_of(&self, address: u64) -> Option<Image> {
         let (_, image) = self.images.range((Bound::Unbounded, Bound::Included(address))).next_back()?;
         image.contains(address).then_some(*image)
-    }
-
-    /// Looks for the headers of an image below an address, in the memory map.
-    fn find_image(&mut self, address: u64) -> Option<Image> {
-        let now = clock::monotonic();
-        if now.saturating_sub(self.maps_read) < Self::MAPS_INTERVAL {
-            return None;
-        }
-        self.maps_read = now;
-        let mappings = maps::mappings();
-        let below = mappings.iter().rev().skip_while(|mapping| mapping.start > address);
-        let near = below.take_while(|mapping| address - mapping.start < u64::from(u32::MAX)).take(64);
-        let images = near.filter_map(|mapping| Some((mapping, Image::at(&self.memory, mapping.start)?)));
-        let mut images = images.filter(|(_, image)| image.contains(address)).peekable();
-        // The head of a file may be mapped again within its image: the lowest one is the image's own.
-        let path = &images.peek()?.0.path;
-        let (_, image) = images.take_while(|(mapping, _)| mapping.path == *path).last()?;
-        self.images.insert(image.base, image);
-        Some(image)
     }
 
     /// Id of a method.

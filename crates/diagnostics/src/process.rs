@@ -3,7 +3,7 @@ use crate::platform::discovery;
 use crate::{Error, Port};
 use std::fmt;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 /// A .NET process, and whether we can attach to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,6 +158,15 @@ impl DotnetProcess {
         self.runtime_version.as_deref().and_then(major_minor)
     }
 
+    /// Whether it has no port, and may have had no time to open one.
+    fn is_starting(&self, now: SystemTime) -> bool {
+        let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let age = |started| now.saturating_sub(Duration::from_millis(started));
+        self.socket.is_none()
+            && matches!(self.obstacle, Some(Obstacle::NoSocket { .. } | Obstacle::SocketRemoved { .. }))
+            && self.started_unix_ms.is_some_and(|started| age(started) < YOUNG)
+    }
+
     fn candidate(&self) -> Candidate {
         let command_line = if self.args.is_empty() { self.name.clone() } else { self.command_line() };
         Candidate { pid: self.pid, command_line }
@@ -188,6 +197,15 @@ const DISCOVERY_TIMEOUT: Duration = Duration::from_millis(700);
 /// How long [`find`] waits for the runtime.
 const FIND_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long a process is young: it may not have opened its port yet.
+const YOUNG: Duration = Duration::from_secs(10);
+
+/// How long [`find_pid`] waits for a young process to open its port.
+const START_LIMIT: Duration = Duration::from_secs(3);
+
+/// How often it looks.
+const START_POLL: Duration = Duration::from_millis(50);
+
 /// All .NET processes that we can see, also those that nothing can attach to, in ascending order of ids.
 ///
 /// Every runtime is asked for its facts, several at a time and each with a short time-out.
@@ -207,14 +225,27 @@ pub fn find(target: &str) -> Result<DotnetProcess, Error> {
 }
 
 /// The process with this id, ready for attaching, or exactly why not.
+///
+/// A process that has just started gets a moment to open its port.
 pub fn find_pid(pid: u32) -> Result<DotnetProcess, Error> {
-    let process = discovery::inspect(pid, FIND_TIMEOUT)?;
-    process.port().map(|_| process)
+    let begun = Instant::now();
+    loop {
+        let process = discovery::inspect(pid, FIND_TIMEOUT)?;
+        if !process.is_starting(SystemTime::now()) || begun.elapsed() > START_LIMIT {
+            return process.port().map(|_| process);
+        }
+        std::thread::sleep(START_POLL);
+    }
 }
 
 /// The one process with this name, ready for attaching, or exactly why there is none; see [`find`].
 pub fn find_name(name: &str) -> Result<DotnetProcess, Error> {
-    choose(discover()?, name)
+    match choose(discover()?, name) {
+        Err(Error::Unattachable {
+            pid, obstacle: Obstacle::NoSocket { .. } | Obstacle::SocketRemoved { .. }, ..
+        }) => find_pid(pid),
+        chosen => chosen,
+    }
 }
 
 fn choose(processes: Vec<DotnetProcess>, name: &str) -> Result<DotnetProcess, Error> {
@@ -309,6 +340,23 @@ mod tests {
     fn the_only_one_with_the_name_says_why_not() {
         let all = vec![DotnetProcess { obstacle: Some(Obstacle::NativeAot), ..process(4, "Web", "/srv/Web") }];
         assert!(matches!(choose(all, "web"), Err(Error::Unattachable { pid: 4, obstacle: Obstacle::NativeAot, .. })));
+    }
+
+    #[test]
+    fn only_a_young_process_may_still_open_its_port() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(100);
+        let of = |started, obstacle| DotnetProcess {
+            started_unix_ms: Some(started),
+            socket: None,
+            obstacle: Some(obstacle),
+            ..process(1, "Shop", "/srv/Shop")
+        };
+        let none = || Obstacle::NoSocket { directory: "/tmp".into() };
+        assert!(of(99_000, none()).is_starting(now));
+        assert!(of(99_000, Obstacle::SocketRemoved { path: "/tmp/s".into() }).is_starting(now));
+        assert!(!of(80_000, none()).is_starting(now));
+        assert!(!of(99_000, Obstacle::NativeAot).is_starting(now));
+        assert!(!process(1, "Shop", "/srv/Shop").is_starting(now));
     }
 
     #[test]

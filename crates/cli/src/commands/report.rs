@@ -71,7 +71,13 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         ));
     }
     let file = || format!("{}", args.session.display());
-    let session = File::open(&args.session).with_context(|| format!("cannot open {}", file()))?;
+    let session = File::open(&args.session).map_err(|error| {
+        let hint = match error.kind() {
+            io::ErrorKind::NotFound => " (`clrscope record` writes session files)",
+            _ => "",
+        };
+        anyhow::Error::from(error).context(format!("cannot open {}{hint}", file()))
+    })?;
     let profile = match &args.output {
         Some(path) if same_file(&args.session, path) => {
             return Err(failure(Code::Usage, format!("the report would overwrite the session {}", file())));
