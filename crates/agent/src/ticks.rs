@@ -162,7 +162,7 @@ impl WorkerCx for Worker<'_> {
             to_walk.truncate(MOST_WALKS);
         }
         if to_walk.is_empty() {
-            return Walk { stacks, stopped: 0 };
+            return Walk { stacks, stopped: 0, refused: false };
         }
         let most = self.agent.config.max_frames.clamp(1, 4096) as usize;
         // Room is made before the world stops. A walk adds at most `most` addresses to what is there.
@@ -172,7 +172,7 @@ impl WorkerCx for Worker<'_> {
         let begun = clock::monotonic();
         let Ok(suspended) = self.agent.runtime.suspend() else {
             Counters::add(&counters.refused_suspensions, 1);
-            return Walk { stacks, stopped: 0 };
+            return Walk { stacks, stopped: 0, refused: true };
         };
         for (index, task) in &to_walk {
             let Some(&thread) = self.ids.get(&task.os_tid) else { continue };
@@ -199,7 +199,7 @@ impl WorkerCx for Worker<'_> {
                 *slot = stack;
             }
         }
-        Walk { stacks, stopped }
+        Walk { stacks, stopped, refused: false }
     }
 
     fn send(&mut self, record: Record) {

@@ -6,6 +6,8 @@
 //! - [`gc::Collector`]: collections and pauses out of such events.
 //! - [`allocations`]: sampled allocations.
 //! - [`locks::Collector`]: waits for locks.
+//! - [`threads::Collector`]: threads as they are created.
+//! - [`thread_pool`]: what the thread pool does with its workers.
 //!
 //! Hostile or damaged input gives an [`Error`]: never a panic, never memory beyond the stated limits.
 //!
@@ -23,6 +25,8 @@ pub mod gc;
 pub mod locks;
 mod reader;
 pub mod runtime;
+pub mod thread_pool;
+pub mod threads;
 
 pub use error::Error;
 pub use field::{Field, FieldType, Value};

@@ -5,7 +5,7 @@ use session::{
     Validator,
 };
 
-use crate::{Allocations, Counter, Exceptions, Locks, Profile, Series, SeriesKind, Tables, series::Row};
+use crate::{Allocations, Counter, Exceptions, Locks, Pool, Profile, Series, SeriesKind, Tables, Threads, series::Row};
 
 /// What to keep of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -115,6 +115,28 @@ impl ProfileBuilder {
                     }
                 }
             }
+            SessionRecord::ThreadLook(look) => {
+                see(look.time);
+                if inside(look.time) {
+                    profile.threads.add_look(look);
+                }
+            }
+            SessionRecord::ThreadCreation(creation) => {
+                see(creation.time);
+                if inside(creation.time) {
+                    profile.threads.creations.push(*creation);
+                }
+            }
+            SessionRecord::PoolSamples(batch) => {
+                see(end_of(batch.start, &batch.time_delta));
+                profile.pool.add_batch(batch, inside);
+            }
+            SessionRecord::PoolEvent(event) => {
+                see(event.time);
+                if inside(event.time) {
+                    profile.pool.events.push(event.clone());
+                }
+            }
             SessionRecord::Gc(gc) => {
                 see(gc.end);
                 if inside(gc.start) {
@@ -161,6 +183,8 @@ impl ProfileBuilder {
             allocations: Allocations::new(start, self.options.keep_samples),
             locks: Locks::new(start, self.options.keep_samples),
             counters: Vec::new(),
+            threads: Threads::new(start),
+            pool: Pool::new(start, self.options.keep_samples),
             gcs: Vec::new(),
             pauses: Vec::new(),
             observer: Vec::new(),
@@ -192,6 +216,8 @@ impl ProfileBuilder {
             profile.exceptions = Exceptions::new(latest);
             profile.allocations = Allocations::new(latest, self.options.keep_samples);
             profile.locks = Locks::new(latest, self.options.keep_samples);
+            profile.threads = Threads::new(latest);
+            profile.pool = Pool::new(latest, self.options.keep_samples);
             profile.counters = std::mem::take(&mut old.counters);
             profile.counters.iter_mut().for_each(|counter| counter.values.clear());
             profile.end = old.end.take();
@@ -215,6 +241,8 @@ impl ProfileBuilder {
         profile.exceptions.series.settle();
         profile.allocations.series.settle();
         profile.locks.series.settle();
+        profile.threads.settle(profile.start);
+        profile.pool.series.settle();
         profile.tables = Arc::clone(&self.tables);
         let last = self.latest.max(profile.start);
         let limit = self.options.time.as_ref().map(|time| profile.info.start.saturating_add(time.end));

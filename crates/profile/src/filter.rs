@@ -2,7 +2,7 @@ use std::ops::Range;
 
 use session::{Nanos, StackId, ThreadId, ThreadState};
 
-use crate::{Allocations, Locks, NameStyle, Profile, Series, Tables, names::state_id, series::Row};
+use crate::{Allocations, Locks, NameStyle, Pool, Profile, Series, Tables, names::state_id, series::Row};
 
 /// What to keep. All that is set must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -177,6 +177,17 @@ impl Profile {
             }
         }
         profile.locks.series.settle();
+        // Looks are summed up, so that a time cannot be picked from them.
+        profile.threads.retain(|thread, stack, state| sieve.takes(thread, stack, state));
+        profile.threads.settle(start);
+        profile.pool = Pool::new(start, keeps(&self.pool.series));
+        for sample in &self.pool.samples {
+            if sieve.takes_time(sample.time) && sieve.takes(sample.thread, sample.stack, sample.state) {
+                profile.pool.add(*sample);
+            }
+        }
+        profile.pool.series.settle();
+        profile.pool.events.extend(self.pool.events.iter().filter(|event| sieve.takes_time(event.time)).cloned());
         for counter in &mut profile.counters {
             counter.values.retain(|(time, _)| sieve.takes_time(*time));
         }

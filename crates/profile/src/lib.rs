@@ -16,10 +16,12 @@ mod gc;
 mod locks;
 mod names;
 mod places;
+mod pool;
 mod profile;
 mod series;
 mod stats;
 mod tables;
+mod threads;
 mod timeline;
 mod tree;
 
@@ -32,11 +34,13 @@ pub use gc::*;
 pub use locks::*;
 pub use names::*;
 pub use places::*;
+pub use pool::*;
 pub use profile::*;
 pub use series::*;
 // Reports speak of the same things as recordings do.
 pub use session;
 pub use stats::*;
 pub use tables::*;
+pub use threads::*;
 pub use timeline::*;
 pub use tree::*;

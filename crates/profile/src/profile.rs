@@ -3,7 +3,7 @@ use std::sync::Arc;
 use session::{FunctionId, GcEvent, Nanos, ObserverStatus, PauseEvent, ProfilerRun, SessionEnd, SessionInfo};
 
 use crate::{
-    Allocations, CallTree, Counter, Estimate, Exceptions, Locks, Series, SeriesKind, Tables, Totals, TreeOptions,
+    Allocations, CallTree, Counter, Estimate, Exceptions, Locks, Pool, Series, SeriesKind, Tables, Threads, Totals, TreeOptions,
 };
 
 /// A recording, ready to be asked.
@@ -29,6 +29,10 @@ pub struct Profile {
     pub locks: Locks,
     /// What the process counted about itself, in the order of their ids.
     pub counters: Vec<Counter>,
+    /// Looks at all threads.
+    pub threads: Threads,
+    /// The thread pool.
+    pub pool: Pool,
     /// Garbage collections, in the order of their end.
     pub gcs: Vec<GcEvent>,
     /// Times when the world stood still.
@@ -76,6 +80,8 @@ impl Profile {
             SeriesKind::Exceptions => &self.exceptions.series,
             SeriesKind::Allocations => &self.allocations.series,
             SeriesKind::Locks => &self.locks.series,
+            SeriesKind::Threads => &self.threads.series,
+            SeriesKind::Pool => &self.pool.series,
         }
     }
 

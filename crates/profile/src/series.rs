@@ -63,12 +63,23 @@ pub enum SeriesKind {
     Allocations,
     /// Time of waiting for locks.
     Locks,
+    /// Threads at the last look.
+    Threads,
+    /// Time of the workers of the thread pool.
+    Pool,
 }
 
 impl SeriesKind {
     /// All kinds, in the order of reports.
-    pub const ALL: [SeriesKind; 5] =
-        [SeriesKind::Cpu, SeriesKind::Wall, SeriesKind::Exceptions, SeriesKind::Allocations, SeriesKind::Locks];
+    pub const ALL: [SeriesKind; 7] = [
+        SeriesKind::Cpu,
+        SeriesKind::Wall,
+        SeriesKind::Exceptions,
+        SeriesKind::Allocations,
+        SeriesKind::Locks,
+        SeriesKind::Threads,
+        SeriesKind::Pool,
+    ];
 
     /// Id of the profiler that makes it.
     pub fn id(self) -> &'static str {
@@ -78,14 +89,16 @@ impl SeriesKind {
             SeriesKind::Exceptions => "exceptions",
             SeriesKind::Allocations => "allocations",
             SeriesKind::Locks => "locks",
+            SeriesKind::Threads => "threads",
+            SeriesKind::Pool => "threadpool",
         }
     }
 
     /// What the weight of a sample counts.
     pub fn value_type(self) -> ValueType {
         let unit = match self {
-            SeriesKind::Cpu | SeriesKind::Wall | SeriesKind::Locks => Unit::Nanoseconds,
-            SeriesKind::Exceptions => Unit::Count,
+            SeriesKind::Cpu | SeriesKind::Wall | SeriesKind::Locks | SeriesKind::Pool => Unit::Nanoseconds,
+            SeriesKind::Exceptions | SeriesKind::Threads => Unit::Count,
             SeriesKind::Allocations => Unit::Bytes,
         };
         ValueType { kind: self.id(), unit }

@@ -132,6 +132,8 @@ pub struct Walk {
     pub stacks: Vec<Option<u32>>,
     /// How long the world stood still, nanoseconds.
     pub stopped: Nanos,
+    /// Whether the runtime refused to stop the world, so that the stacks of threads that ran are missing.
+    pub refused: bool,
 }
 
 /// What a collector may do in a flush, on the agent's writing thread.
@@ -156,6 +158,7 @@ pub(crate) mod testing {
         pub(crate) tasks: Vec<(u32, Nanos)>,
         pub(crate) asked: Vec<Vec<u32>>,
         pub(crate) sent: Vec<Record>,
+        pub(crate) refused: bool,
     }
 
     impl WorkerCx for Script {
@@ -167,7 +170,8 @@ pub(crate) mod testing {
         }
         fn stacks(&mut self, tasks: &[Task]) -> Walk {
             self.asked.push(tasks.iter().map(|task| task.os_tid).collect());
-            Walk { stacks: tasks.iter().map(|task| Some(task.os_tid)).collect(), stopped: 7 }
+            let stack = |task: &Task| (!self.refused).then_some(task.os_tid);
+            Walk { stacks: tasks.iter().map(stack).collect(), stopped: 7, refused: self.refused }
         }
         fn send(&mut self, record: Record) {
             self.sent.push(record);

@@ -31,17 +31,27 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
 /// The collector.
 pub(crate) fn create(settings: &Settings) -> Option<Box<dyn Collector>> {
     let interval = 1_000_000_000 / settings.number("rate").max(1);
-    Some(Box::new(Wall { interval, last_run: Mutex::default() }))
+    Some(Box::new(Wall::new(SPEC.id, interval, Record::WallTick)))
 }
 
-struct Wall {
+/// Takes the stacks of all managed threads at each tick.
+pub(crate) struct Wall {
+    id: &'static str,
     interval: Nanos,
+    /// What a tick is sent as.
+    record: fn(WallTick) -> Record,
     last_run: Mutex<HashMap<u32, Nanos>>,
+}
+
+impl Wall {
+    pub(crate) fn new(id: &'static str, interval: Nanos, record: fn(WallTick) -> Record) -> Self {
+        Self { id, interval, record, last_run: Mutex::default() }
+    }
 }
 
 impl Collector for Wall {
     fn id(&self) -> &'static str {
-        SPEC.id
+        self.id
     }
 
     fn interval(&self) -> Option<Nanos> {
@@ -64,7 +74,7 @@ impl Collector for Wall {
             .collect();
         last_run.clear();
         last_run.extend(tasks.iter().map(|task| (task.os_tid, task.run)));
-        cx.send(Record::WallTick(WallTick { time, stopped: walk.stopped, threads }));
+        cx.send((self.record)(WallTick { time, stopped: walk.stopped, threads }));
     }
 }
 
@@ -75,7 +85,7 @@ mod tests {
 
     #[test]
     fn every_thread_is_in_every_tick() {
-        let collector = Wall { interval: 1, last_run: Mutex::default() };
+        let collector = Wall::new(SPEC.id, 1, Record::WallTick);
         let mut script = Script { tasks: vec![(1, 100), (2, 50)], ..Script::default() };
         collector.tick(&mut script);
         script.tasks = vec![(1, 130), (2, 50), (3, 5)];

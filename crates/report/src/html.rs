@@ -3,7 +3,8 @@
 use std::{collections::HashMap, io::Write};
 
 use profile::{
-    Amount, CallTree, NONE, NameStyle, OBJECT_HEAPS, Profile, STATES, SeriesKind, TreeOptions, Unit, WaitTimes, pause_length,
+    Amount, CallTree, NONE, NameStyle, OBJECT_HEAPS, Place, Profile, STATES, SeriesKind, Standing, Starter, TreeOptions, Unit,
+    WaitTimes, pause_length,
     session::{AllocationSampling, CounterKind, FunctionId, FunctionKind, Nanos, StackId, ThreadState, TypeId},
     state_index, state_machine_id,
 };
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Exporter, Options, ReportError, format, kinds,
-    sections::{heap_word, state_word},
+    sections::{POOL_COUNTERS, heap_word, pool_verdict, role_word, standing_word, state_word, waited_for},
 };
 
 pub const EXPORTER: Exporter = Exporter {
@@ -83,6 +84,8 @@ struct Page {
     allocations: Value,
     locks: Value,
     counters: Value,
+    looks: Value,
+    pool: Value,
     observer: Value,
     notes: Vec<(f64, String)>,
 }
@@ -645,7 +648,101 @@ fn counters(profile: &Profile) -> Value {
         }))
     });
     let rows = rows.take(MOST_ROWS);
-    json!({ "on": profile.run("counters").is_some() || !profile.counters.is_empty(), "rows": rows.collect::<Vec<_>>() })
+    // Those of the thread pool are in its own view.
+    let on = profile.run("counters").is_some() || profile.run("threadpool").is_none() && !profile.counters.is_empty();
+    json!({ "on": on, "rows": rows.collect::<Vec<_>>() })
+}
+
+/// Where something is, as number of the function, of the file and of the line.
+fn at(interner: &mut Interner<'_>, place: &Place, options: &Options) -> Value {
+    let (file, line) = interner.line(place.line.filter(|_| options.lines));
+    json!([interner.function(place.function), file, line])
+}
+
+fn looks(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Value {
+    let part = profile.threads.counts.len().div_ceil(MOST_POINTS).max(1);
+    let counts = profile.threads.counts.chunks(part).filter_map(|part| part.first());
+    let rows: Vec<Value> = profile
+        .thread_rows()
+        .iter()
+        .take(MOST_ROWS)
+        .map(|row| {
+            json!({
+                "name": profile.tables.thread_name(row.thread),
+                "role": role_word(row.role),
+                "id": row.managed_id,
+                "cpu": row.cpu as f64 / 1e3,
+                "age": row.age as f64 / 1e3,
+                "os": char::from(row.seen.os_state).to_string(),
+                "state": state_word(row.seen.state),
+                "is": standing_word(row.standing, row.confidence),
+                "bad": row.standing == Standing::ZombieSuspect,
+                "alive": row.alive,
+                "reason": row.reason,
+                "at": at(interner, &profile.tables.place(row.seen.stack), options),
+                "started": row.started_at.as_ref().map(|place| at(interner, place, options)),
+            })
+        })
+        .collect();
+    let starts: Vec<Value> = profile
+        .start_rows()
+        .iter()
+        .take(MOST_ROWS)
+        .map(|row| {
+            let word = match row.starter {
+                Starter::Pool => "the thread pool",
+                Starter::Native => "native code",
+                Starter::Method(_) | Starter::Unknown => "the runtime, or not known",
+            };
+            let place = row.place.as_ref().filter(|_| matches!(row.starter, Starter::Method(_)));
+            json!({
+                "started": row.started, "ended": row.ended, "rate": row.per_second, "leak": row.leak, "reason": row.reason,
+                "example": row.example, "word": word, "at": place.map(|place| at(interner, place, options)),
+            })
+        })
+        .collect();
+    json!({
+        "on": profile.run("threads").is_some() || !rows.is_empty(),
+        "counts": counts.map(|(time, count)| json!([micros(profile, *time), count])).collect::<Vec<_>>(),
+        "rows": rows,
+        "starts": starts,
+    })
+}
+
+fn pool(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Value {
+    let summary = profile.pool_summary();
+    let charts = POOL_COUNTERS.iter().filter_map(|(name, word)| {
+        let values = &profile.pool_counter(name)?.values;
+        let part = values.len().div_ceil(MOST_POINTS).max(1);
+        // The greatest of each part: a short queue between two long ones hides nothing.
+        let points = values.chunks(part).filter_map(|part| {
+            let most = part.iter().map(|(_, value)| *value).fold(0.0, f64::max);
+            Some(json!([micros(profile, part.first()?.0), most]))
+        });
+        Some(json!({ "title": word, "values": points.collect::<Vec<_>>() }))
+    });
+    let kinds = STATES.iter().filter(|state| **state != ThreadState::Idle).filter_map(|state| {
+        let time = summary.by_state[state_index(*state)];
+        let word = if profile::blocks(*state) { waited_for(*state) } else { state_word(*state) };
+        (time > 0).then(|| json!([word, time as f64 / 1e3]))
+    });
+    let blocking = summary.blocking.iter().take(MOST_ROWS).map(|row| {
+        json!({
+            "word": waited_for(row.state), "share": row.share, "time": row.time as f64 / 1e3,
+            "queued": row.time_queued as f64 / 1e3, "threads": row.threads, "at": at(interner, &row.place, options),
+        })
+    });
+    json!({
+        "on": profile.run("threadpool").is_some() || !profile.pool.series.is_empty(),
+        "health": summary.health.id(),
+        "verdict": pool_verdict(profile, &summary),
+        "charts": charts.collect::<Vec<_>>(),
+        "kinds": kinds.collect::<Vec<_>>(),
+        "blocking": blocking.collect::<Vec<_>>(),
+        "adjustments": summary.adjustments.iter().map(|row| json!([
+            row.reason, row.count, row.workers, micros(profile, row.times.0), micros(profile, row.times.1),
+        ])).collect::<Vec<_>>(),
+    })
 }
 
 fn observer(profile: &Profile) -> Value {
@@ -695,6 +792,8 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
     let exceptions = exceptions(profile, &mut interner, options);
     let allocations = allocations(profile, &mut interner, options);
     let locks = locks(profile, &mut interner, options);
+    let looks = looks(profile, &mut interner, options);
+    let pool = pool(profile, &mut interner, options);
     let page = Page {
         meta: meta(profile),
         kinds: FRAME_KINDS,
@@ -704,6 +803,8 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         allocations,
         locks,
         counters: counters(profile),
+        looks,
+        pool,
         observer: observer(profile),
         notes: profile.notes.iter().map(|(time, note)| (micros(profile, *time), note.clone())).collect(),
         threads: profile

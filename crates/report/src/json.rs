@@ -3,13 +3,13 @@
 use std::io::Write;
 
 use profile::{
-    Amount, Counter, Distribution, ExceptionRow, FunctionTotals, HEAPS, NameStyle, OBJECT_HEAPS, Place, Profile, SampleTable, SeriesKind, Timeline,
-    WaitTimes, kind_id, session, state_id, state_machine_id,
+    Amount, Counter, Distribution, ExceptionRow, FunctionTotals, HEAPS, NameStyle, OBJECT_HEAPS, Place, Profile, SampleTable, SeriesKind, Starter,
+    Timeline, WaitTimes, kind_id, session, session::PoolChange, state_id, state_machine_id,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::{Exporter, Options, ReportError, format, kinds, sections::heap_word};
+use crate::{Exporter, Options, ReportError, format, kinds, sections::{POOL_COUNTERS, heap_word, pool_verdict}};
 
 pub const EXPORTER: Exporter = Exporter {
     id: "json",
@@ -41,6 +41,8 @@ struct File<'a> {
     allocations: Value,
     locks: Value,
     counters: Vec<Value>,
+    all_threads: Value,
+    threadpool: Value,
     observer: &'a [session::ObserverStatus],
     notes: Vec<Value>,
 }
@@ -116,6 +118,8 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         allocations: allocations(profile),
         locks: locks(profile),
         counters: profile.counters.iter().map(|counter| self::counter(profile, counter)).collect(),
+        all_threads: all_threads(profile),
+        threadpool: threadpool(profile),
         observer: &profile.observer,
         notes: profile.notes.iter().map(|(time, message)| json!({"time_ns": since(profile, *time), "message": message})).collect(),
     };
@@ -371,6 +375,93 @@ fn counter(profile: &Profile, counter: &Counter) -> Value {
         },
         "values": counter.values.iter().map(|(time, value)| json!({"time_ns": since(profile, *time), "value": value}))
             .collect::<Vec<_>>(),
+    })
+}
+
+fn all_threads(profile: &Profile) -> Value {
+    json!({
+        "looks": profile.threads.counts.iter().map(|(time, threads)| json!({"time_ns": since(profile, *time), "threads": threads}))
+            .collect::<Vec<_>>(),
+        "threads": profile.thread_rows().iter().map(|row| json!({
+            "thread": row.thread.0,
+            "role": row.role.id(),
+            "managed_id": row.managed_id,
+            "age_ns": row.age,
+            "cpu_ns": row.cpu,
+            "cpu_of_life_ns": row.cpu_of_life,
+            "os_state": char::from(row.seen.os_state).to_string(),
+            "state": state_id(row.seen.state),
+            "stack": row.seen.stack.0,
+            "at": place(&profile.tables.place(row.seen.stack)),
+            "system_call": row.seen.call,
+            "time_limit": row.seen.limited,
+            "looks": row.looks,
+            "watched_ns": row.watched,
+            "alive": row.alive,
+            "standing": row.standing.id(),
+            "confidence": row.confidence.map(|confidence| confidence.id()),
+            "reason": row.reason,
+            "started_at": row.started_at.as_ref().map(place),
+        })).collect::<Vec<_>>(),
+        "starts": profile.start_rows().iter().map(|row| json!({
+            "starter": match row.starter {
+                Starter::Method(_) => "method",
+                Starter::Pool => "pool",
+                Starter::Unknown => "unknown",
+                Starter::Native => "native",
+            },
+            "at": row.place.as_ref().map(place),
+            "stack": row.stack.map(|stack| stack.0),
+            "started": row.started,
+            "ended": row.ended,
+            "per_second": row.per_second,
+            "example": row.example,
+            "leak": row.leak,
+            "reason": row.reason,
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn threadpool(profile: &Profile) -> Value {
+    let summary = profile.pool_summary();
+    let by_state = profile::STATES.iter().zip(summary.by_state).filter(|(_, time)| *time > 0);
+    json!({
+        "health": summary.health.id(),
+        "verdict": pool_verdict(profile, &summary),
+        "queued_share": summary.queued,
+        "blocked_share": summary.blocked.0,
+        "blocked_share_while_queued": summary.blocked.1,
+        "time_ns": by_state.map(|(state, time)| (state_id(*state).to_owned(), json!(time))).collect::<serde_json::Map<_, _>>(),
+        "at_work_ns": summary.at_work,
+        "min_workers": summary.limits.map(|(min, _)| min),
+        "max_workers": summary.limits.map(|(_, max)| max),
+        "workers_started": summary.started,
+        "workers_stopped": summary.stopped,
+        "counters": POOL_COUNTERS.iter().filter_map(|(name, _)| {
+            let values = profile.pool_counter(name)?.values.iter();
+            let values = values.map(|(time, value)| json!({"time_ns": since(profile, *time), "value": value}));
+            Some((name.replace('-', "_"), Value::Array(values.collect())))
+        }).collect::<serde_json::Map<_, _>>(),
+        "adjustments": summary.adjustments.iter().map(|row| json!({
+            "reason": row.reason, "count": row.count, "workers": row.workers,
+            "first_ns": since(profile, row.times.0), "last_ns": since(profile, row.times.1),
+        })).collect::<Vec<_>>(),
+        "events": profile.pool.events.iter().map(|event| {
+            let mut value = match &event.change {
+                PoolChange::Started { active } => json!({"what": "started", "workers": active}),
+                PoolChange::Stopped { active } => json!({"what": "stopped", "workers": active}),
+                PoolChange::Adjusted { workers, throughput, reason } => {
+                    json!({"what": "adjusted", "workers": workers, "throughput": throughput, "reason": reason})
+                }
+                PoolChange::Limits { min, max } => json!({"what": "limits", "min": min, "max": max}),
+            };
+            value["time_ns"] = json!(since(profile, event.time));
+            value
+        }).collect::<Vec<_>>(),
+        "blocking": summary.blocking.iter().map(|row| json!({
+            "state": state_id(row.state), "at": place(&row.place), "stack": row.stack.0, "time_ns": row.time,
+            "time_while_queued_ns": row.time_queued, "share": row.share, "threads": row.threads,
+        })).collect::<Vec<_>>(),
     })
 }
 

@@ -1,7 +1,8 @@
 //! What text and Markdown both say: sections of sentences and tables.
 
 use profile::{
-    CallTree, HEAPS, NameStyle, OBJECT_HEAPS, PROFILER_PAUSE, Place, Profile, STATES, SeriesKind, TreeOptions,
+    CallTree, Confidence, HEAPS, NameStyle, OBJECT_HEAPS, PROFILER_PAUSE, Place, PoolHealth, PoolSummary, Profile, STATES,
+    SeriesKind, Standing, Starter, ThreadRole, ThreadRow, TreeOptions,
     session::{
         AllocationHeap, AllocationSampling, CounterDef, CounterKind, FunctionId, FunctionKind, ThreadId, ThreadState,
         TypeId,
@@ -99,7 +100,15 @@ pub fn sections(profile: &Profile, options: &Options) -> Vec<Section> {
     if wanted(SeriesKind::Locks) && (!profile.locks.series.is_empty() || profile.run("locks").is_some()) {
         sections.push(locks(profile, options));
     }
-    if options.series.is_none() && (!profile.counters.is_empty() || profile.run("counters").is_some()) {
+    if wanted(SeriesKind::Threads) && (!profile.threads.tracks.is_empty() || profile.run("threads").is_some()) {
+        sections.push(threads(profile, options));
+    }
+    if wanted(SeriesKind::Pool) && (!profile.pool.series.is_empty() || profile.run("threadpool").is_some()) {
+        sections.push(threadpool(profile, options));
+    }
+    // Those of the thread pool are in its section.
+    let own = profile.run("counters").is_some() || profile.run("threadpool").is_none() && !profile.counters.is_empty();
+    if options.series.is_none() && own {
         sections.push(counters(profile, options));
     }
     sections.extend(observer(profile));
@@ -675,6 +684,330 @@ fn locks(profile: &Profile, options: &Options) -> Section {
     });
     let columns = vec![right("waits from"), right("number"), left("")];
     section.tables.push(Table { columns, rows: bars.collect() });
+    section
+}
+
+/// Word for whose business a thread does.
+pub fn role_word(role: ThreadRole) -> &'static str {
+    match role {
+        ThreadRole::Main => "main",
+        ThreadRole::Program => "program",
+        ThreadRole::Pool => "thread pool",
+        ThreadRole::Runtime => "runtime",
+        ThreadRole::Native => "native",
+    }
+}
+
+/// Word for whether a thread goes on.
+pub fn standing_word(standing: Standing, confidence: Option<Confidence>) -> &'static str {
+    match (standing, confidence) {
+        (Standing::ZombieSuspect, Some(Confidence::High)) => "zombie, nearly sure",
+        (Standing::ZombieSuspect, Some(Confidence::Medium)) => "zombie, likely",
+        (Standing::ZombieSuspect, _) => "zombie, perhaps",
+        (Standing::Blocked, _) => "blocked",
+        (Standing::Idle, _) => "idle",
+        (Standing::Progress, _) => "progress",
+        (Standing::Unjudged, _) => "not judged",
+    }
+}
+
+fn place_cell(profile: &Profile, options: &Options, place: &Place, more: &str) -> Cell {
+    let forms = [NameStyle::PLAIN, NameStyle::SHORT];
+    let forms = forms.map(|style| profile.tables.function_name(place.function, style) + more);
+    with_place(Cell::Name { forms: forms.to_vec(), place: None }, profile, options, place.line)
+}
+
+fn threads(profile: &Profile, options: &Options) -> Section {
+    let mut section = Section { title: "Threads".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let rows = profile.thread_rows();
+    let counts: Vec<f64> = profile.threads.counts.iter().map(|(_, count)| *count as f64).collect();
+    let (Some(first), Some(last)) = (profile.threads.counts.first(), profile.threads.counts.last()) else {
+        section.lead.push("No look at the threads was taken: the recording was too short.".to_owned());
+        return section;
+    };
+    let words = |words: Vec<(u64, &str)>| {
+        let words: Vec<String> = words.into_iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!("{} {word}", format::count(n))).collect();
+        words.join(", ")
+    };
+    let alive: Vec<&ThreadRow> = rows.iter().filter(|row| row.alive).collect();
+    let roles = [ThreadRole::Main, ThreadRole::Program, ThreadRole::Pool, ThreadRole::Runtime, ThreadRole::Native];
+    let by_role = roles.map(|role| (alive.iter().filter(|row| row.role == role).count() as u64, role_word(role)));
+    section.lead.push(format!(
+        "{} at the last of {} ({} at the first): {}.",
+        format::counted(last.1, "thread"),
+        format::counted(counts.len() as u64, "look"),
+        format::count(first.1),
+        words(by_role.to_vec()),
+    ));
+    let of = |standing: Standing| rows.iter().filter(|row| row.standing == standing).count() as u64;
+    let suspects = of(Standing::ZombieSuspect);
+    section.lead.push(format!(
+        "{}.",
+        words(vec![
+            (suspects, "did nothing in a wait that nothing was seen to end (zombie suspects)"),
+            (of(Standing::Blocked), "did nothing and wait for others (blocked)"),
+            (of(Standing::Idle), "had nothing to do (idle)"),
+            (of(Standing::Progress), "made progress"),
+            (of(Standing::Unjudged), "were seen too seldom to judge"),
+        ])
+    ));
+    let summary = |values: &[f64]| {
+        let (low, high) = values.iter().fold((f64::INFINITY, 0_f64), |(low, high), n| (low.min(*n), high.max(*n)));
+        [low, high].map(|value| Cell::text(format::number(value)))
+    };
+    let [low, high] = summary(&counts);
+    section.tables.push(Table {
+        columns: vec![left("threads"), right("least"), right("most"), left("over time")],
+        rows: vec![vec![Cell::text("all"), low, high, Cell::Line(counts)]],
+    });
+
+    // Threads that did nothing, together where they stand for the same reason at the same place.
+    let mut stuck: Vec<(Standing, Option<Confidence>, &str, Place, u64, &ThreadRow)> = Vec::new();
+    for row in rows.iter().filter(|row| matches!(row.standing, Standing::ZombieSuspect | Standing::Blocked)) {
+        let place = profile.tables.place(row.seen.stack);
+        let same = |known: &&mut (Standing, Option<Confidence>, &str, Place, u64, &ThreadRow)| {
+            (known.0, known.1, known.2, known.3) == (row.standing, row.confidence, row.reason.as_str(), place)
+        };
+        match stuck.iter_mut().find(same) {
+            Some(known) => known.4 += 1,
+            None => stuck.push((row.standing, row.confidence, &row.reason, place, 1, row)),
+        }
+    }
+    stuck.sort_by_key(|(standing, confidence, _, place, count, _)| {
+        (*standing, std::cmp::Reverse((*confidence, *count)), *place)
+    });
+    if !stuck.is_empty() {
+        let rows = stuck.iter().take(options.rows).map(|(standing, confidence, reason, place, count, row)| {
+            vec![
+                Cell::text(format::count(*count)),
+                Cell::text(standing_word(*standing, *confidence)),
+                Cell::text(profile.tables.thread_name(row.thread)),
+                place_cell(profile, options, place, ""),
+                Cell::text(format!("{reason}; watched for {}", format::duration(row.watched))),
+            ]
+        });
+        let columns = vec![right("threads"), left("is"), left("such as"), left("in"), left("")];
+        section.tables.push(Table { columns, rows: rows.collect() });
+    }
+
+    let starts = profile.start_rows();
+    if !starts.is_empty() {
+        let rows = starts.iter().take(options.rows).map(|row| {
+            let by = match (row.starter, &row.place) {
+                (Starter::Method(_), Some(place)) => place_cell(profile, options, place, ""),
+                (Starter::Pool, _) => Cell::text("the thread pool"),
+                (Starter::Native, _) => Cell::text("native code"),
+                _ => Cell::text("the runtime, or not known"),
+            };
+            vec![
+                Cell::text(format::count(row.started)),
+                Cell::text(format::rate(row.per_second)),
+                Cell::text(format::count(row.ended)),
+                Cell::text(format::count(row.started - row.ended)),
+                Cell::text(if row.leak { "leak" } else { "·" }),
+                by,
+                Cell::text(&row.reason),
+            ]
+        });
+        let columns =
+            vec![right("started"), right("rate"), right("ended"), right("left"), left(""), left("started in"), left("")];
+        section.tables.push(Table { columns, rows: rows.collect() });
+    }
+
+    let mut by_cpu: Vec<&ThreadRow> = rows.iter().collect();
+    by_cpu.sort_by_key(|row| (std::cmp::Reverse(row.cpu), row.thread));
+    let columns = vec![
+        left("thread"),
+        left("of"),
+        right("id"),
+        right("CPU"),
+        right("age"),
+        left("state"),
+        left("is"),
+        left("in"),
+    ];
+    let shown = by_cpu.iter().take(options.rows).map(|row| {
+        let os_state = char::from(row.seen.os_state);
+        vec![
+            Cell::text(profile.tables.thread_name(row.thread)),
+            Cell::text(role_word(row.role)),
+            Cell::text(row.managed_id.map_or("·".to_owned(), |id| id.to_string())),
+            Cell::text(format::duration(row.cpu)),
+            Cell::text(format::duration(row.age)),
+            Cell::text(format!("{os_state} {}", state_word(row.seen.state))),
+            Cell::text(standing_word(row.standing, row.confidence)),
+            place_cell(profile, options, &profile.tables.place(row.seen.stack), ""),
+        ]
+    });
+    section.tables.push(Table { columns, rows: shown.collect() });
+    section.tables.push(merged_stacks(profile, options));
+    section
+}
+
+/// The last look as a tree: threads that stand in the same calls are together. Calls without a branch are one row.
+fn merged_stacks(profile: &Profile, options: &Options) -> Table {
+    let options_of_tree = TreeOptions { merge_recursion: true, ..TreeOptions::default() };
+    let tree = CallTree::new(&profile.tables, &profile.threads.series, options_of_tree);
+    let short = |node: usize| profile.tables.function_name(tree.nodes()[node].function, NameStyle::SHORT);
+    let mut rows = Vec::new();
+    let mut open: Vec<(usize, usize)> = tree.children(None).into_iter().rev().map(|root| (root, 0)).collect();
+    while let Some((node, depth)) = open.pop()
+        && rows.len() < options.rows * 2
+    {
+        let mut chain = vec![short(node)];
+        let mut at = node;
+        let mut children = tree.children(Some(at));
+        while let [only] = children[..]
+            && tree.nodes()[at].own.weight == 0
+        {
+            chain.push(short(only));
+            at = only;
+            children = tree.children(Some(at));
+        }
+        let indent = "  ".repeat(depth.min(12));
+        // The end of a chain says what threads do.
+        let forms = (1..=chain.len()).rev().map(|length| {
+            let cut = if length < chain.len() { "… → " } else { "" };
+            format!("{indent}{cut}{}", chain[chain.len() - length..].join(" → "))
+        });
+        let threads = format::count(tree.nodes()[node].total.weight);
+        rows.push(vec![Cell::text(threads), Cell::Name { forms: forms.collect(), place: None }]);
+        open.extend(children.into_iter().rev().map(|child| (child, depth + 1)));
+    }
+    Table { columns: vec![right("threads"), left("merged stacks, from the root")], rows }
+}
+
+/// What the health of a thread pool rests on, in sentences.
+pub fn pool_verdict(profile: &Profile, summary: &PoolSummary) -> String {
+    let queued = format::percent(summary.queued.unwrap_or_default());
+    let (all, meanwhile) = (format::percent(summary.blocked.0), format::percent(summary.blocked.1));
+    let mostly = summary.blocking.first().map_or(String::new(), |row| {
+        let name = profile.tables.function_name(row.place.function, NameStyle::SHORT);
+        format!(" Mostly they wait for {} in {name}.", waited_for(row.state))
+    });
+    match summary.health {
+        PoolHealth::Starved => format!(
+            "Starved: items waited in {queued} of the looks at the queue, and the workers were blocked {meanwhile} of their \
+             time meanwhile.{mostly}"
+        ),
+        PoolHealth::Blocking => format!(
+            "Workers block: {all} of the time of those that had work. The pool makes up for it by more threads; items waited \
+             in {queued} of the looks at the queue.{mostly}"
+        ),
+        PoolHealth::Busy => format!(
+            "Busy, not starved: items waited in {queued} of the looks at the queue, while the workers ran; they were blocked \
+             {meanwhile} of their time."
+        ),
+        PoolHealth::Healthy => format!(
+            "Healthy: items waited in {queued} of the looks at the queue; workers with work were blocked {all} of the time."
+        ),
+        PoolHealth::Unknown => "Too little was seen to judge: fewer than three looks at the queue, or no worker.".to_owned(),
+    }
+}
+
+/// What blocked workers wait for.
+pub fn waited_for(state: ThreadState) -> &'static str {
+    match state {
+        ThreadState::Task => "tasks (sync over async)",
+        ThreadState::Sleep => "time (sleep)",
+        ThreadState::Lock => "locks or signals",
+        ThreadState::Io => "input or output",
+        state => state_word(state),
+    }
+}
+
+/// The counters of the thread pool, with their words.
+pub const POOL_COUNTERS: [(&str, &str); 3] = [
+    ("queue-length", "items in the queue"),
+    ("thread-count", "threads"),
+    ("completed-items-count", "finished items /s"),
+];
+
+fn threadpool(profile: &Profile, options: &Options) -> Section {
+    let mut section = Section { title: "Thread pool".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let summary = profile.pool_summary();
+    section.lead.push(pool_verdict(profile, &summary));
+    let mut facts = Vec::new();
+    if let Some((min, max)) = summary.limits {
+        facts.push(format!("between {} and {} workers are allowed", format::count(min.into()), format::count(max.into())));
+    }
+    if summary.started + summary.stopped > 0 {
+        let (started, stopped) = (format::counted(summary.started, "worker"), format::count(summary.stopped));
+        facts.push(format!("{started} began, {stopped} ended"));
+    }
+    if !facts.is_empty() {
+        section.lead.push(format!("{}.", facts.join("; ")));
+    }
+    let counters = POOL_COUNTERS.iter().filter_map(|(name, word)| {
+        let counter = profile.pool_counter(name)?;
+        let known = counter.summary()?;
+        let mut row = vec![Cell::text(*word)];
+        row.extend([known.last, known.mean, known.max].map(|value| Cell::text(format::number(value))));
+        row.push(Cell::Line(counter.values.iter().map(|(_, value)| *value).collect()));
+        Some(row)
+    });
+    let counters: Vec<_> = counters.collect();
+    if !counters.is_empty() {
+        let columns = vec![left(""), right("last"), right("mean"), right("most"), left("over time")];
+        section.tables.push(Table { columns, rows: counters });
+    }
+    if !summary.adjustments.is_empty() {
+        let rows = summary.adjustments.iter().map(|row| {
+            let at = |time: u64| format!("{:.1} s", time.saturating_sub(profile.info.start) as f64 / 1e9);
+            vec![
+                Cell::text(&row.reason),
+                Cell::text(format::count(row.count)),
+                Cell::text(format!("{:+}", row.workers)),
+                Cell::text(at(row.times.0)),
+                Cell::text(at(row.times.1)),
+            ]
+        });
+        let columns =
+            vec![left("number of workers changed for"), right("times"), right("by"), right("first"), right("last")];
+        section.tables.push(Table { columns, rows: rows.collect() });
+    }
+    if summary.at_work > 0 {
+        let mut kinds: Vec<(ThreadState, u64)> = STATES
+            .into_iter()
+            .filter(|state| *state != ThreadState::Idle)
+            .map(|state| (state, summary.by_state[state_index(state)]))
+            .filter(|(_, time)| *time > 0)
+            .collect();
+        kinds.sort_by_key(|(state, time)| (std::cmp::Reverse(*time), *state));
+        let rows = kinds.into_iter().map(|(state, time)| {
+            let share = time as f64 / summary.at_work as f64;
+            let word = if profile::blocks(state) { waited_for(state) } else { state_word(state) };
+            vec![
+                Cell::text(format::percent(share)),
+                Cell::Bar(share),
+                Cell::text(format::duration(time)),
+                Cell::text(word),
+            ]
+        });
+        let columns = vec![right("share"), left(""), right("time"), left("workers with work: running, or waiting for")];
+        section.tables.push(Table { columns, rows: rows.collect() });
+    }
+    if !summary.blocking.is_empty() {
+        let rows = summary.blocking.iter().take(options.rows).map(|row| {
+            vec![
+                Cell::text(format::percent(row.share)),
+                Cell::text(format::duration(row.time)),
+                Cell::text(format::duration(row.time_queued)),
+                Cell::text(format::count(row.threads)),
+                Cell::text(waited_for(row.state)),
+                place_cell(profile, options, &row.place, ""),
+            ]
+        });
+        let columns = vec![
+            right("share"),
+            right("time"),
+            right("while items waited"),
+            right("workers"),
+            left("wait for"),
+            left("in"),
+        ];
+        section.tables.push(Table { columns, rows: rows.collect() });
+    }
     section
 }
 

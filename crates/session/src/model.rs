@@ -101,6 +101,14 @@ pub enum SessionRecord {
         /// Counter and value, see [`CounterKind`].
         values: Vec<(CounterId, f64)>,
     },
+    /// A look at all threads.
+    ThreadLook(ThreadLook),
+    /// A thread that was started during the recording.
+    ThreadCreation(ThreadCreation),
+    /// What the workers of the thread pool did or waited for.
+    PoolSamples(SampleBatch),
+    /// Something that happened to the thread pool.
+    PoolEvent(PoolEvent),
 }
 
 /// What was recorded, where and how.
@@ -445,6 +453,91 @@ pub enum CounterKind {
     Level,
     /// Increases per second.
     Rate,
+}
+
+/// All threads at one time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadLook {
+    /// When.
+    pub time: Nanos,
+    /// The threads, managed and native.
+    pub threads: Vec<ThreadSeen>,
+}
+
+/// A thread in a [`ThreadLook`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadSeen {
+    /// Which.
+    pub thread: ThreadId,
+    /// Its managed stack; for a thread without managed frames the stack that is one unknown frame.
+    pub stack: StackId,
+    /// What it was doing.
+    pub state: ThreadState,
+    /// State letter of the kernel: `R`, `S`, `D` …; `?` where it could not be read.
+    pub os_state: u8,
+    /// Time on a processor since it began, nanoseconds.
+    pub cpu: u64,
+    /// When it began, on the recording's clock; below zero if the clock began later. Exact to 10 ms.
+    pub born: i64,
+    /// Number of the system call in which it waits, where that may be seen.
+    pub call: Option<u32>,
+    /// Whether that call has a time limit, where it is of a kind of which that is known.
+    pub limited: Option<bool>,
+}
+
+/// A thread that was started during the recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadCreation {
+    /// When it was asked for.
+    pub time: Nanos,
+    /// The new thread.
+    pub thread: ThreadId,
+    /// Who asked for it, and where; `None` where the runtime itself made it.
+    pub creator: Option<(ThreadId, StackId)>,
+    /// `Thread.ManagedThreadId`.
+    pub managed_id: u32,
+    /// Whether it is a worker of the thread pool, by what the runtime says of it.
+    pub pool: bool,
+}
+
+/// Something that happened to the thread pool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PoolEvent {
+    /// When.
+    pub time: Nanos,
+    /// What.
+    pub change: PoolChange,
+}
+
+/// What happened to the thread pool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum PoolChange {
+    /// A worker began.
+    Started {
+        /// Workers that are active now.
+        active: u32,
+    },
+    /// A worker ended.
+    Stopped {
+        /// Workers that are active now.
+        active: u32,
+    },
+    /// The pool wants another number of workers.
+    Adjusted {
+        /// Workers that it wants now.
+        workers: u32,
+        /// Finished items per second that it has measured.
+        throughput: f64,
+        /// Why, in the words of the runtime's events: `Starvation`, `CooperativeBlocking`, `ClimbingMove` …
+        reason: String,
+    },
+    /// The limits of the number of workers were set.
+    Limits {
+        /// Fewest.
+        min: u32,
+        /// Most.
+        max: u32,
+    },
 }
 
 /// A type.

@@ -96,6 +96,10 @@ impl Sink for LiveSink {
             | SessionRecord::Allocations(_)
             | SessionRecord::Contentions(_)
             | SessionRecord::CounterValues { .. }
+            | SessionRecord::ThreadLook(_)
+            | SessionRecord::ThreadCreation(_)
+            | SessionRecord::PoolSamples(_)
+            | SessionRecord::PoolEvent(_)
             | SessionRecord::Gc(_)
             | SessionRecord::Pause(_)
             | SessionRecord::Observer(_) => match sender.try_send(record.clone()) {

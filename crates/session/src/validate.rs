@@ -128,7 +128,9 @@ impl Validator {
                 define("stack", &mut self.stacks, stack.id.0)
             }
             SessionRecord::Type(ty) => define("type", &mut self.types, ty.id.0),
-            SessionRecord::CpuSamples(batch) | SessionRecord::WallSamples(batch) => self.batch(batch),
+            SessionRecord::CpuSamples(batch) | SessionRecord::WallSamples(batch) | SessionRecord::PoolSamples(batch) => {
+                self.batch(batch)
+            }
             SessionRecord::Exception(exception) => {
                 self.thread(exception.thread)?;
                 self.ty(exception.ty)?;
@@ -142,7 +144,19 @@ impl Validator {
             SessionRecord::CounterValues { values, .. } => {
                 values.iter().try_for_each(|(counter, _)| defined("counter", self.counters, counter.0))
             }
-            SessionRecord::Gc(_)
+            SessionRecord::ThreadLook(look) => look.threads.iter().try_for_each(|seen| {
+                self.thread(seen.thread)?;
+                self.stack(seen.stack)
+            }),
+            SessionRecord::ThreadCreation(creation) => {
+                self.thread(creation.thread)?;
+                creation.creator.map_or(Ok(()), |(creator, stack)| {
+                    self.thread(creator)?;
+                    self.stack(stack)
+                })
+            }
+            SessionRecord::PoolEvent(_)
+            | SessionRecord::Gc(_)
             | SessionRecord::Pause(_)
             | SessionRecord::Observer(_)
             | SessionRecord::Note { .. }
@@ -206,6 +220,10 @@ impl Validator {
 
     fn frame(&self, id: FrameId) -> Result<(), ModelError> {
         defined("frame", self.frames, id.0)
+    }
+
+    fn stack(&self, id: StackId) -> Result<(), ModelError> {
+        defined("stack", self.stacks, id.0)
     }
 
     fn ty(&self, id: TypeId) -> Result<(), ModelError> {

@@ -72,6 +72,9 @@ impl<W: Write> SessionWriter<W> {
             SessionRecord::WallSamples(batch) if batch.time_delta.len() > MAX_BATCH => {
                 self.split(batch, SessionRecord::WallSamples)
             }
+            SessionRecord::PoolSamples(batch) if batch.time_delta.len() > MAX_BATCH => {
+                self.split(batch, SessionRecord::PoolSamples)
+            }
             _ => self.write_one(record),
         }
     }

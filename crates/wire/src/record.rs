@@ -80,6 +80,10 @@ pub enum Record {
     },
     /// Last of all.
     Bye(Bye),
+    /// One look of the profiler `threads` at all managed threads. The CPU time of each is all that it used since it began.
+    ThreadLook(WallTick),
+    /// One tick of the profiler `threadpool`: all managed threads, as in [`Record::WallTick`].
+    PoolTick(WallTick),
 }
 
 /// Who speaks, and what the runtime is.

@@ -9,6 +9,9 @@ use std::{collections::HashMap, hash::Hash};
 /// Most counters of a recording.
 const MOST_COUNTERS: usize = 20_000;
 
+/// Most numbers of threads that ended and are remembered.
+const MOST_GONE: usize = 1 << 15;
+
 /// A table that gives each key a number, in the order of first use.
 #[derive(Debug)]
 struct Table<K>(HashMap<K, u32>);
@@ -45,6 +48,8 @@ pub(super) struct FunctionFacts {
 pub(super) struct Definitions {
     pending: Vec<SessionRecord>,
     threads: HashMap<u32, ThreadDef>,
+    /// Threads that ended and whose numbers may have come again, by number.
+    gone: HashMap<u32, Vec<ThreadDef>>,
     thread_count: u32,
     modules: Table<(bool, String)>,
     functions: Table<FunctionKey>,
@@ -94,8 +99,41 @@ impl Definitions {
     pub fn end_thread(&mut self, os_tid: u32, time: u64) {
         if self.threads.contains_key(&os_tid) {
             self.update_thread(os_tid, |thread| thread.ended = Some(time));
-            self.threads.remove(&os_tid);
+            self.forget_thread(os_tid);
         }
+    }
+
+    /// The number of a thread that ended comes again, or may.
+    fn forget_thread(&mut self, os_tid: u32) {
+        if let Some(thread) = self.threads.remove(&os_tid) {
+            if self.gone.len() >= MOST_GONE {
+                self.gone.clear();
+            }
+            self.gone.entry(os_tid).or_default().push(thread);
+        }
+    }
+
+    /// A thread of this number began at this time: if one is known that has ended before, this is another.
+    pub fn thread_begins(&mut self, os_tid: u32, time: u64) {
+        if self.threads.get(&os_tid).is_some_and(|known| known.ended.is_some_and(|ended| ended < time)) {
+            self.forget_thread(os_tid);
+        }
+    }
+
+    /// The thread of this number that began at about this time, which may have ended since. `name` as in [`Self::thread`].
+    pub fn thread_of(&mut self, os_tid: u32, time: u64, name: impl FnOnce() -> Option<String>) -> ThreadId {
+        let gone = self.gone.get(&os_tid).into_iter().flatten();
+        let known = self.threads.get(&os_tid).into_iter().chain(gone);
+        let apart = known.filter_map(|thread| Some((thread.started?.abs_diff(time), thread.id)));
+        match apart.min() {
+            Some((_, thread)) => thread,
+            None => self.thread(os_tid, name),
+        }
+    }
+
+    /// Whether a thread is known to run managed code, and whether it has ended.
+    pub fn thread_facts(&self, os_tid: u32) -> (bool, bool) {
+        self.threads.get(&os_tid).map_or((false, false), |thread| (thread.managed, thread.ended.is_some()))
     }
 
     /// The name of a thread.
@@ -272,6 +310,24 @@ mod tests {
             _ => None,
         });
         assert_eq!(ends.collect::<Vec<_>>(), [99]);
+    }
+
+    #[test]
+    fn a_thread_is_found_by_when_it_began() {
+        let mut definitions = Definitions::default();
+        let first = definitions.thread(10, || None);
+        definitions.update_thread(10, |thread| thread.started = Some(1000));
+        definitions.update_thread(10, |thread| thread.ended = Some(2000));
+        definitions.thread_begins(10, 1500);
+        assert_eq!(definitions.thread(10, || None), first, "it has not ended before");
+        definitions.thread_begins(10, 3000);
+        let second = definitions.thread(10, || None);
+        definitions.update_thread(10, |thread| thread.started = Some(3000));
+        assert_ne!(first, second);
+        assert_eq!([1010, 2990].map(|time| definitions.thread_of(10, time, || None)), [first, second]);
+        definitions.end_thread(10, 4000);
+        assert_eq!([1010, 2990].map(|time| definitions.thread_of(10, time, || None)), [first, second]);
+        assert_eq!(definitions.thread_of(11, 5, || None), ThreadId(2));
     }
 
     #[test]

@@ -5,8 +5,11 @@ use super::{define::Definitions, frames::Frames, target::Target};
 use nettrace::{
     allocations::{Allocation, Heap, Sampling},
     locks::Contention,
+    threads::Creation,
 };
-use session::{AllocationBatch, AllocationHeap, AllocationSampling, ContentionBatch, SessionRecord, ThreadId};
+use session::{
+    AllocationBatch, AllocationHeap, AllocationSampling, ContentionBatch, SessionRecord, ThreadCreation, ThreadId,
+};
 use std::{
     collections::{HashMap, VecDeque},
     sync::Arc,
@@ -24,6 +27,7 @@ const MAX_ROWS: usize = 1 << 14;
 pub(super) enum EventSample {
     Allocation(Allocation),
     Contention(Contention),
+    Creation(Creation),
 }
 
 impl EventSample {
@@ -31,6 +35,7 @@ impl EventSample {
         match self {
             Self::Allocation(allocation) => &allocation.stack,
             Self::Contention(wait) => &wait.stack,
+            Self::Creation(creation) => &creation.stack,
         }
     }
 
@@ -38,6 +43,7 @@ impl EventSample {
         match self {
             Self::Allocation(allocation) => allocation.time,
             Self::Contention(wait) => wait.start,
+            Self::Creation(creation) => creation.time,
         }
     }
 }
@@ -160,6 +166,15 @@ impl EventSamples {
                     batch.lock.push(wait.lock.unwrap_or(0));
                     batch.owner.push(owner);
                     batch.truncated.push(truncated);
+                }
+                EventSample::Creation(creation) => {
+                    let creator = creation.creator.map(&mut thread);
+                    let creator = creator.map(|creator| (creator, frames.event_stack(definitions, &creation.stack).0));
+                    let os_tid = target.host_tid(u32::try_from(creation.thread).unwrap_or(u32::MAX));
+                    let thread = definitions.thread_of(os_tid, creation.time, || target.thread_name(os_tid));
+                    let Creation { time, managed_id, pool, .. } = creation;
+                    let creation = ThreadCreation { time, thread, creator, managed_id, pool };
+                    records.push(SessionRecord::ThreadCreation(creation));
                 }
             }
         }

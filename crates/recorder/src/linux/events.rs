@@ -8,6 +8,8 @@ use nettrace::{
     counters::{self, Counted},
     gc,
     locks::{self, Contention},
+    thread_pool,
+    threads::{self, Creation},
 };
 use session::{GcEvent, PauseEvent};
 use std::{
@@ -36,6 +38,9 @@ pub(super) enum FromEvents {
     Pause(PauseEvent),
     Allocation(Allocation),
     Contention(Contention),
+    Creation(Creation),
+    /// What happened to the thread pool, and when.
+    Pool(u64, thread_pool::Change),
     /// Values at a time.
     Counted(u64, Vec<Counted>),
     /// The runtime dropped this many events.
@@ -124,12 +129,19 @@ fn read(
 ) {
     let mut collector = gc::Collector::new();
     let mut locks = locks::Collector::new();
+    let mut threads = threads::Collector::new();
     let mut lost = 0;
     loop {
         let more = match reader.next_event() {
             Ok(Some(event)) => {
                 collector.push(&event);
                 locks.push(&event);
+                threads.push(&event);
+                if let Some(change) = thread_pool::parse(&event)
+                    && sender.send(FromEvents::Pool(event.timestamp, change)).is_err()
+                {
+                    return;
+                }
                 if let Some(allocation) = allocations::parse(&event)
                     && sender.send(FromEvents::Allocation(allocation)).is_err()
                 {
@@ -167,6 +179,11 @@ fn read(
         }
         while let Some(wait) = locks.next_output() {
             if sender.send(FromEvents::Contention(wait)).is_err() {
+                return;
+            }
+        }
+        while let Some(creation) = threads.next_output() {
+            if sender.send(FromEvents::Creation(creation)).is_err() {
                 return;
             }
         }

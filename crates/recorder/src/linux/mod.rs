@@ -8,6 +8,7 @@ mod events;
 mod frames;
 mod launch;
 mod link;
+mod looks;
 mod names;
 mod place;
 mod pump;

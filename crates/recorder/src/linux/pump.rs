@@ -7,15 +7,20 @@ use super::{
     events::{Events, FromEvents},
     frames::{Frames, Unwound},
     link::{AgentLink, FromAgent},
+    looks::Looks,
     target::Target,
     waits,
 };
 use crate::{EngineChoice, Progress, RecordError, SessionSummary, StopHandle, Timings};
-use nettrace::counters::{self, Counted};
+use nettrace::{
+    counters::{self, Counted},
+    thread_pool,
+};
 use rustix::time::{ClockId, clock_gettime};
 use session::{
-    CounterDef, CounterId, CounterKind, EndReason, ExceptionSample, LiveSink, ObserverStatus, SampleBatch, SessionEnd,
-    SessionError, SessionInfo, SessionRecord, SessionWriter, Sink, StackId, Tee, ThreadId, ThreadState,
+    CounterDef, CounterId, CounterKind, EndReason, ExceptionSample, LiveSink, ObserverStatus, PoolChange, PoolEvent,
+    SampleBatch, SessionEnd, SessionError, SessionInfo, SessionRecord, SessionWriter, Sink, StackId, Tee, ThreadId,
+    ThreadLook, ThreadSeen, ThreadState,
 };
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -27,7 +32,8 @@ use std::{
 };
 use unwind::Needed;
 use wire::{
-    ByeReason, Control, Exception, LogLevel, Record, RuntimeWork, RuntimeWorkKind, WallTick, frame::FrameError,
+    ByeReason, Control, Exception, LogLevel, Record, RuntimeWork, RuntimeWorkKind, WallSample, WallTick,
+    frame::FrameError,
 };
 
 /// How long one round waits for something to come.
@@ -62,6 +68,12 @@ const STAYS: &str = "the agent stays loaded, idle, because another profiler has 
 
 /// How the agent's own threads are named.
 const OWN_THREADS: &str = "clrscope-";
+
+/// How workers of the thread pool are named, from .NET 6 on.
+const POOL_THREADS: [&str; 2] = [".NET TP Worker", ".NET ThreadPool"];
+
+/// What counters the thread pool has, and whose they are.
+const POOL_COUNTERS: (&str, &str) = ("System.Runtime", "threadpool-");
 
 /// How long the exit code of a process that has ended may take to be told.
 const EXIT_LIMIT: Duration = Duration::from_millis(500);
@@ -130,6 +142,11 @@ pub(super) struct Pump {
     cpu: Vec<Ready>,
     wall: Vec<Ready>,
     last_wall: Option<u64>,
+    pool: Vec<Ready>,
+    last_pool: Option<u64>,
+    /// Workers of the thread pool that were seen at work: on .NET Core 3.1 they show nothing while they idle.
+    pool_threads: HashSet<u32>,
+    looks: Looks,
     stack_states: HashMap<u32, ThreadState>,
     work: HashMap<u32, VecDeque<RuntimeWork>>,
     gc_pauses: VecDeque<(u64, u64)>,
@@ -164,6 +181,10 @@ impl Pump {
             cpu: Vec::new(),
             wall: Vec::new(),
             last_wall: None,
+            pool: Vec::new(),
+            last_pool: None,
+            pool_threads: HashSet::new(),
+            looks: Looks::default(),
             stack_states: HashMap::new(),
             work: HashMap::new(),
             gc_pauses: VecDeque::new(),
@@ -437,6 +458,9 @@ impl Pump {
             Record::ThreadStarted(thread) => {
                 let os_tid = self.sources.target.host_tid(thread.os_tid);
                 let target = &self.sources.target;
+                if let Some(time) = thread.time {
+                    self.definitions.thread_begins(os_tid, time);
+                }
                 self.definitions.thread(os_tid, || target.thread_name(os_tid));
                 self.definitions.update_thread(os_tid, |known| {
                     known.managed = true;
@@ -451,6 +475,7 @@ impl Pump {
             Record::ThreadEnded { os_tid, time } => {
                 let os_tid = self.sources.target.host_tid(os_tid);
                 self.definitions.update_thread(os_tid, |thread| thread.ended = Some(time));
+                self.pool_threads.remove(&os_tid);
             }
             Record::Stack(stack) => self.frames.walked_stack(&mut self.definitions, &stack),
             Record::CpuSample(sample) => {
@@ -519,6 +544,8 @@ impl Pump {
                 self.agent_status = bye.status;
                 self.bye = Some(bye.reason);
             }
+            Record::ThreadLook(look) => self.thread_look(&look),
+            Record::PoolTick(tick) => self.pool_tick(&tick),
         }
     }
 
@@ -541,9 +568,42 @@ impl Pump {
 
     fn wall_tick(&mut self, tick: &WallTick) {
         let previous = self.last_wall.replace(tick.time);
+        let samples = self.tick_samples(tick, previous, |_, _, _| true);
+        self.count("wall", samples.len() as u64);
+        self.wall.extend(samples);
+    }
+
+    fn pool_tick(&mut self, tick: &WallTick) {
+        let previous = self.last_pool.replace(tick.time);
+        let samples = self.tick_samples(tick, previous, Self::is_pool_thread);
+        self.count("threadpool", samples.len() as u64);
+        self.pool.extend(samples);
+    }
+
+    /// Whether a thread is a worker of the thread pool: by its name, or by what it was ever seen to do.
+    fn is_pool_thread(&mut self, os_tid: u32, stack: StackId) -> bool {
+        if self.pool_threads.contains(&os_tid) {
+            return true;
+        }
+        let name = self.definitions.thread_name(os_tid).unwrap_or_default();
+        let is_it = POOL_THREADS.iter().any(|known| name.starts_with(known))
+            || self.frames.leaf_names(&self.definitions, stack).any(|(ty, _)| waits::is_of_pool(ty));
+        if is_it {
+            self.pool_threads.insert(os_tid);
+        }
+        is_it
+    }
+
+    /// Samples of the threads of a tick that are wanted. The first tick says only who is there: it stands for no time yet.
+    fn tick_samples(
+        &mut self,
+        tick: &WallTick,
+        previous: Option<u64>,
+        wanted: impl Fn(&mut Self, u32, StackId) -> bool,
+    ) -> Vec<Ready> {
         self.observer.target_stopped += tick.stopped;
-        // The first tick says only who is there: it stands for no time yet.
-        let Some(previous) = previous else { return };
+        let mut samples = Vec::new();
+        let Some(previous) = previous else { return samples };
         let elapsed = tick.time.saturating_sub(previous);
         let in_gc: u64 = self
             .gc_pauses
@@ -556,17 +616,10 @@ impl Pump {
             let target = &self.sources.target;
             let thread = self.definitions.thread(os_tid, || target.thread_name(os_tid));
             let (stack, truncated) = self.frames.walked(&mut self.definitions, sample.stack);
-            let state = if sample.state == b'R' {
-                ThreadState::Running
-            } else {
-                let (frames, definitions) = (&self.frames, &self.definitions);
-                *self.stack_states.entry(stack.0).or_insert_with(|| {
-                    match waits::classify(frames.leaf_names(definitions, stack)) {
-                        ThreadState::Other => waits::classify_native(target.system_call(os_tid)),
-                        known => known,
-                    }
-                })
-            };
+            if !wanted(self, os_tid, stack) {
+                continue;
+            }
+            let state = self.state_of(os_tid, sample, stack);
             let base = Ready {
                 time: tick.time,
                 os_tid,
@@ -577,15 +630,74 @@ impl Pump {
                 truncated,
                 runtime_leaf: false,
             };
-            let before = self.wall.len();
             if in_gc > 0 {
-                self.wall.push(Ready { weight: in_gc, state: ThreadState::Gc, ..base });
+                samples.push(Ready { weight: in_gc, state: ThreadState::Gc, ..base });
             }
             if base.weight > 0 {
-                self.wall.push(base);
+                samples.push(base);
             }
-            self.count("wall", (self.wall.len() - before) as u64);
         }
+        samples
+    }
+
+    /// What a managed thread does or waits for.
+    fn state_of(&mut self, os_tid: u32, sample: &WallSample, stack: StackId) -> ThreadState {
+        if sample.state == b'R' {
+            return ThreadState::Running;
+        }
+        let (frames, definitions, target) = (&self.frames, &self.definitions, &self.sources.target);
+        *self.stack_states.entry(stack.0).or_insert_with(|| {
+            match waits::classify(frames.leaf_names(definitions, stack)) {
+                ThreadState::Other => waits::classify_native(target.system_call(os_tid).map(|call| call.number)),
+                known => known,
+            }
+        })
+    }
+
+    /// Puts the agent's look at managed threads and the kernel's figures of all threads together.
+    fn thread_look(&mut self, look: &WallTick) {
+        self.observer.target_stopped += look.stopped;
+        let target = &self.sources.target;
+        let walked: HashMap<u32, &WallSample> =
+            look.threads.iter().map(|sample| (target.host_tid(sample.os_tid), sample)).collect();
+        let (all, gone) = self.looks.look(target);
+        for os_tid in gone {
+            // Of managed threads the agent tells, exactly.
+            let (managed, _) = self.definitions.thread_facts(os_tid);
+            if !managed {
+                self.definitions.end_thread(os_tid, look.time);
+            }
+        }
+        let mut threads = Vec::with_capacity(all.len());
+        for seen in all {
+            let target = &self.sources.target;
+            if let Ok(born) = u64::try_from(seen.born) {
+                self.definitions.thread_begins(seen.tid, born);
+            }
+            let thread = self.definitions.thread(seen.tid, || target.thread_name(seen.tid));
+            let name = self.definitions.thread_name(seen.tid);
+            let (_, ended) = self.definitions.thread_facts(seen.tid);
+            // A managed thread may have ended while the kernel's is on its way out.
+            if ended || name.is_some_and(|name| name.starts_with(OWN_THREADS)) {
+                continue;
+            }
+            if let Some(born) = u64::try_from(seen.born).ok().filter(|born| *born >= self.start) {
+                self.definitions.update_thread(seen.tid, |thread| thread.started = thread.started.or(Some(born)));
+            }
+            let sample = walked.get(&seen.tid).copied();
+            let (stack, _) = self.frames.walked(&mut self.definitions, sample.and_then(|sample| sample.stack));
+            let state = match sample {
+                Some(sample) => self.state_of(seen.tid, sample, stack),
+                None if seen.state == b'R' => ThreadState::Running,
+                None => waits::classify_unmanaged(seen.call),
+            };
+            let (cpu, os_state) = sample.map_or((seen.run, seen.state), |sample| (sample.cpu, sample.state));
+            let (born, call, limited) = (seen.born, seen.call, seen.limited);
+            threads.push(ThreadSeen { thread, stack, state, os_state, cpu, born, call, limited });
+        }
+        self.count("threads", threads.len() as u64);
+        self.write_definitions();
+        self.write(&SessionRecord::ThreadLook(ThreadLook { time: look.time, threads }));
     }
 
     fn exception(&mut self, exception: Exception) {
@@ -656,7 +768,22 @@ impl Pump {
                 self.count("locks", 1);
                 self.event_sample(EventSample::Contention(wait));
             }
-            FromEvents::Counted(time, counted) => {
+            FromEvents::Creation(creation) => {
+                if self.runs("threads") {
+                    self.event_sample(EventSample::Creation(creation));
+                }
+            }
+            FromEvents::Pool(time, change) => {
+                if self.runs("threadpool") {
+                    self.write(&SessionRecord::PoolEvent(PoolEvent { time, change: pool_change(change) }));
+                }
+            }
+            FromEvents::Counted(time, mut counted) => {
+                // Those of the thread pool come with all others of their source, which nobody may have asked for.
+                if !self.runs("counters") {
+                    let (source, prefix) = POOL_COUNTERS;
+                    counted.retain(|counted| counted.source == source && counted.name.starts_with(prefix));
+                }
                 let came = counted.len() as u64;
                 let values = counted.into_iter().filter_map(|counted| {
                     let kind = match counted.kind {
@@ -669,7 +796,9 @@ impl Pump {
                     Some((self.definitions.counter(def)?, value))
                 });
                 let values: Vec<_> = values.collect();
-                self.count("counters", values.len() as u64);
+                if self.runs("counters") {
+                    self.count("counters", values.len() as u64);
+                }
                 self.drop_sample("values of too many counters", came - values.len() as u64);
                 if !values.is_empty() {
                     self.write_definitions();
@@ -713,12 +842,16 @@ impl Pump {
         let until = self.waiting.iter().map(|waiting| waiting.sample.time).min().map_or(until, |time| time.min(until));
         let cpu = self.batch(until, |pump| &mut pump.cpu);
         let wall = self.batch(until, |pump| &mut pump.wall);
+        let pool = self.batch(until, |pump| &mut pump.pool);
         self.write_definitions();
         if let Some(batch) = cpu {
             self.write(&SessionRecord::CpuSamples(batch));
         }
         if let Some(batch) = wall {
             self.write(&SessionRecord::WallSamples(batch));
+        }
+        if let Some(batch) = pool {
+            self.write(&SessionRecord::PoolSamples(batch));
         }
     }
 
@@ -897,5 +1030,16 @@ impl Pump {
             end: reason,
             timings: self.timings,
         })
+    }
+}
+
+fn pool_change(change: thread_pool::Change) -> PoolChange {
+    match change {
+        thread_pool::Change::Started(active) => PoolChange::Started { active },
+        thread_pool::Change::Stopped(active) => PoolChange::Stopped { active },
+        thread_pool::Change::Adjusted { throughput, workers, reason } => {
+            PoolChange::Adjusted { workers, throughput, reason: reason.name() }
+        }
+        thread_pool::Change::Limits { min, max } => PoolChange::Limits { min: min.into(), max: max.into() },
     }
 }

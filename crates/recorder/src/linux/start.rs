@@ -84,8 +84,7 @@ fn event_pipe(options: &RecordOptions, major: u16, session: &str) -> EventPipeCo
             Some(provider) => {
                 provider.keywords |= source.keywords;
                 provider.level = provider.level.max(source.level);
-                let both = [std::mem::take(&mut provider.arguments), source.arguments];
-                provider.arguments = both.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(";");
+                provider.arguments = both_arguments(&provider.arguments, &source.arguments);
             }
             None => {
                 let EventSource { provider: name, keywords, level, arguments } = source;
@@ -94,8 +93,30 @@ fn event_pipe(options: &RecordOptions, major: u16, session: &str) -> EventPipeCo
         }
     }
     // Collections need no stacks, and runtimes that can leave them out should.
-    let stacks = options.profilers.iter().any(|selection| matches!(selection.spec.id, "allocations" | "locks"));
+    let with_stacks = |id: &str| matches!(id, "allocations" | "locks" | "threads");
+    let stacks = options.profilers.iter().any(|selection| with_stacks(selection.spec.id));
     EventPipeConfig { stacks, ..EventPipeConfig::new(providers) }
+}
+
+/// The arguments that two profilers give one provider. Where both give a number under one name (seconds between values) it
+/// is the lesser.
+fn both_arguments(first: &str, second: &str) -> String {
+    let mut all: Vec<(&str, &str)> = Vec::new();
+    let pairs = [first, second].into_iter().flat_map(|text| text.split(';')).filter(|pair| !pair.is_empty());
+    for (name, value) in pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))) {
+        match all.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, known)) => {
+                if let (Ok(one), Ok(other)) = (known.parse::<u64>(), value.parse::<u64>())
+                    && other < one
+                {
+                    *known = value;
+                }
+            }
+            None => all.push((name, value)),
+        }
+    }
+    let all = all.into_iter().map(|(name, value)| if value.is_empty() { name.to_owned() } else { format!("{name}={value}") });
+    all.collect::<Vec<_>>().join(";")
 }
 
 /// The engine that a launch asks the agent for: the choice is made before there is a process.
@@ -202,6 +223,8 @@ impl Start {
                         "wall" => "suspend and walk, only threads that ran since the last tick".to_owned(),
                         "exceptions" if by_events => "runtime events, adaptive sampling".to_owned(),
                         "exceptions" => "runtime callbacks, adaptive sampling".to_owned(),
+                        "threads" => "suspend and walk, the kernel's own figures, EventPipe for starts".to_owned(),
+                        "threadpool" => "suspend and walk, EventPipe, EventCounters".to_owned(),
                         "allocations" if major >= 10 => "EventPipe, AllocationSampled: by chance, unbiased".to_owned(),
                         "allocations" => "EventPipe, GCAllocationTick: one for each 100 KB, biased".to_owned(),
                         _ => "EventPipe".to_owned(),
@@ -231,5 +254,18 @@ impl Start {
             library: self.library,
         };
         Ok(Pump::new(sources))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_of_one_provider_are_put_together() {
+        assert_eq!(both_arguments("EventCounterIntervalSec=5", "EventCounterIntervalSec=1"), "EventCounterIntervalSec=1");
+        assert_eq!(both_arguments("EventCounterIntervalSec=1", "EventCounterIntervalSec=5"), "EventCounterIntervalSec=1");
+        assert_eq!(both_arguments("a=1;b=x", "c=2"), "a=1;b=x;c=2");
+        assert_eq!(both_arguments("", "c=2"), "c=2");
     }
 }

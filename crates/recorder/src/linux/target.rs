@@ -2,6 +2,7 @@
 
 use super::place::Viewer;
 use diagnostics::proc;
+use rustix::time::{ClockId, clock_gettime};
 use std::{
     cell::RefCell,
     collections::HashMap,
@@ -68,11 +69,28 @@ impl Target {
         proc::thread_comm(self.pid, tid).ok().filter(|name| !name.is_empty())
     }
 
-    /// The system call in which a thread waits, by number. `None` where it runs, or where we may not see it
+    /// The system call in which a thread waits. `None` where it runs, or where we may not see it
     /// (`/proc/<pid>/task/<tid>/syscall` needs the rights of a debugger).
-    pub fn system_call(&self, tid: u32) -> Option<u32> {
+    pub fn system_call(&self, tid: u32) -> Option<SystemCall> {
         let line = std::fs::read_to_string(format!("/proc/{}/task/{tid}/syscall", self.pid)).ok()?;
-        line.split_whitespace().next()?.parse().ok()
+        SystemCall::parse(&line)
+    }
+
+    /// Number, state letter, time on a processor and time of birth of each thread, by ascending number. Times of birth are on
+    /// the recording's clock, exact to a tick of the kernel's (10 ms).
+    pub fn thread_times(&self) -> Vec<(u32, u8, u64, i64)> {
+        let boot = nanos(clock_gettime(ClockId::Boottime)) - nanos(clock_gettime(ClockId::Monotonic));
+        let tick = 1_000_000_000 / i64::try_from(proc::clock_ticks_per_second()).unwrap_or(100).max(1);
+        let times = proc::threads(self.pid).unwrap_or_default().into_iter().filter_map(|tid| {
+            let stat = proc::thread_stat(self.pid, tid).ok()?;
+            // Kernels without scheduler statistics have ticks only.
+            let ticks = || (stat.user_ticks + stat.system_ticks).saturating_mul(tick as u64);
+            let run = proc::thread_run(self.pid, tid).unwrap_or_else(|_| ticks());
+            let born = i64::try_from(stat.start_ticks).unwrap_or(i64::MAX).saturating_mul(tick).saturating_sub(boot);
+            let state = u8::try_from(stat.state.letter()).unwrap_or(b'?');
+            (!stat.state.is_over()).then_some((tid, state, run, born))
+        });
+        times.collect()
     }
 
     /// Whether it still runs.
@@ -113,9 +131,42 @@ impl Target {
     }
 }
 
+/// A system call in which a thread waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SystemCall {
+    pub number: u32,
+    pub arguments: [u64; 6],
+}
+
+impl SystemCall {
+    /// From a line of `/proc/<pid>/task/<tid>/syscall`: the number, six arguments, stack and instruction pointer.
+    fn parse(line: &str) -> Option<Self> {
+        let mut words = line.split_whitespace();
+        let number = words.next()?.parse().ok()?;
+        let mut arguments = [0; 6];
+        for argument in &mut arguments {
+            *argument = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+        }
+        Some(Self { number, arguments })
+    }
+}
+
+fn nanos(time: rustix::time::Timespec) -> i64 {
+    time.tv_sec.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn system_calls_are_read() {
+        let line = "202 0x7f6810 0x189 0x0 0x0 0x0 0xffffffff 0x7f26e2d4c0d0 0x7f6811ca3f16\n";
+        let call = SystemCall::parse(line).unwrap();
+        assert_eq!((call.number, call.arguments), (202, [0x7f_6810, 0x189, 0, 0, 0, 0xffff_ffff]));
+        assert_eq!(SystemCall::parse("running\n"), None);
+        assert_eq!(SystemCall::parse("-1 0x7f26e2d4c0d0 0x7f6811ca3f16\n"), None);
+    }
 
     #[test]
     fn a_library_is_waited_for_until_it_is_gone() {

@@ -1,5 +1,6 @@
 //! What a waiting thread waits for, told from the managed frames at its leaf.
 
+use super::target::SystemCall;
 use session::ThreadState;
 
 /// How many frames from the leaf are looked at: waits of the base library are less deep than that.
@@ -65,6 +66,80 @@ const SLEEP_CALLS: &[u32] = &[35, 230];
 #[cfg(not(target_arch = "x86_64"))]
 const SLEEP_CALLS: &[u32] = &[101, 115];
 
+/// System calls that may wait, and where their time limit stands: in which argument, and what it is there.
+#[cfg(target_arch = "x86_64")]
+const LIMITS: &[(u32, Limit)] = &[
+    (202, Limit::Pointer(3)), // futex
+    (449, Limit::Pointer(3)), // futex_waitv
+    (7, Limit::Number(2)),    // poll
+    (271, Limit::Pointer(2)), // ppoll
+    (23, Limit::Pointer(4)),  // select
+    (270, Limit::Pointer(4)), // pselect6
+    (232, Limit::Number(3)),  // epoll_wait
+    (281, Limit::Number(3)),  // epoll_pwait
+    (441, Limit::Pointer(3)), // epoll_pwait2
+    (35, Limit::Always),      // nanosleep
+    (230, Limit::Always),     // clock_nanosleep
+    (0, Limit::Never),        // read
+    (34, Limit::Never),       // pause
+    (43, Limit::Never),       // accept
+    (288, Limit::Never),      // accept4
+    (61, Limit::Never),       // wait4
+    (247, Limit::Never),      // waitid
+];
+#[cfg(not(target_arch = "x86_64"))]
+const LIMITS: &[(u32, Limit)] = &[
+    (98, Limit::Pointer(3)),  // futex
+    (449, Limit::Pointer(3)), // futex_waitv
+    (73, Limit::Pointer(2)),  // ppoll
+    (72, Limit::Pointer(4)),  // pselect6
+    (22, Limit::Number(3)),   // epoll_pwait
+    (441, Limit::Pointer(3)), // epoll_pwait2
+    (101, Limit::Always),     // nanosleep
+    (115, Limit::Always),     // clock_nanosleep
+    (63, Limit::Never),       // read
+    (202, Limit::Never),      // accept
+    (242, Limit::Never),      // accept4
+    (260, Limit::Never),      // wait4
+    (95, Limit::Never),       // waitid
+];
+
+/// What a time limit is.
+#[derive(Clone, Copy)]
+enum Limit {
+    /// A pointer in this argument; null for none.
+    Pointer(usize),
+    /// Milliseconds in this argument; below zero for none.
+    Number(usize),
+    Always,
+    /// None, as long as the file has none of its own.
+    Never,
+}
+
+/// Whether the system call in which a thread waits has a time limit; `None` where that is not known of the call.
+///
+/// The runtime's waits without a limit are such to the kernel too: `WaitOne()` is a `futex` without one.
+pub(super) fn time_limit(call: &SystemCall) -> Option<bool> {
+    let (_, limit) = LIMITS.iter().find(|(number, _)| *number == call.number)?;
+    Some(match *limit {
+        Limit::Pointer(index) => *call.arguments.get(index)? != 0,
+        // The kernel reads the lower half.
+        Limit::Number(index) => *call.arguments.get(index)? as i32 >= 0,
+        Limit::Always => true,
+        Limit::Never => false,
+    })
+}
+
+/// Classifies the wait of a thread that runs no managed code by its system call.
+pub(super) fn classify_unmanaged(system_call: Option<u32>) -> ThreadState {
+    match system_call {
+        Some(call) if IO_CALLS.contains(&call) => ThreadState::Io,
+        Some(call) if SLEEP_CALLS.contains(&call) => ThreadState::Sleep,
+        // Threads of the runtime and of libraries wait for work.
+        _ => ThreadState::Idle,
+    }
+}
+
 /// Classifies a wait in which a method of the program itself is the leaf, by the system call where it is known. The
 /// runtime's own slow path of `lock` is native code that shows no frame up to .NET 9, so that is what it is unless
 /// the system call says that the method called native code which waits for something else.
@@ -74,6 +149,16 @@ pub(super) fn classify_native(system_call: Option<u32>) -> ThreadState {
         Some(call) if SLEEP_CALLS.contains(&call) => ThreadState::Sleep,
         _ => ThreadState::Lock,
     }
+}
+
+/// Whether a type is on the stacks of workers of the thread pool, and of no other thread.
+pub(super) fn is_of_pool(ty: &str) -> bool {
+    const TYPES: [&str; 3] = [
+        "System.Threading.ThreadPoolWorkQueue",
+        "System.Threading.PortableThreadPool+WorkerThread",
+        "System.Threading._ThreadPoolWaitCallback",
+    ];
+    TYPES.contains(&ty)
 }
 
 /// Classifies a wait by the frames `(type, method)` from the leaf on. Frames behind the first one that is not of
@@ -156,6 +241,21 @@ mod tests {
         assert_eq!(classify_native(None), ThreadState::Lock);
         assert_eq!(classify_native(Some(IO_CALLS[0])), ThreadState::Io);
         assert_eq!(classify_native(Some(SLEEP_CALLS[0])), ThreadState::Sleep);
+    }
+
+    #[test]
+    fn time_limits_are_told_by_the_arguments() {
+        let limit = |number, index: usize, value: u64| {
+            let mut arguments = [7; 6];
+            arguments[index] = value;
+            time_limit(&SystemCall { number, arguments })
+        };
+        let futex = if cfg!(target_arch = "x86_64") { 202 } else { 98 };
+        assert_eq!((limit(futex, 3, 0), limit(futex, 3, 0x7ffe)), (Some(false), Some(true)));
+        let epoll_pwait = if cfg!(target_arch = "x86_64") { 281 } else { 22 };
+        assert_eq!((limit(epoll_pwait, 3, 0xffff_ffff), limit(epoll_pwait, 3, 20)), (Some(false), Some(true)));
+        assert_eq!(limit(SLEEP_CALLS[0], 0, 0), Some(true));
+        assert_eq!(limit(9999, 0, 0), None);
     }
 
     #[test]

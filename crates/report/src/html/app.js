@@ -965,6 +965,46 @@ function countersView() {
         el('td', {}, row.unit + (row.rate ? '/s' : '')))))).flatMap((table, index) => [el('h2', {}, sources[index]), table]);
 }
 
+// ---------------------------------------------------------------- all threads, and the thread pool
+
+/** A place as number of the function, of the file and of the line. */
+const placeCell = (profiler, at, otherwise) => at ? methodCell(profiler, at[0], place(at[1], at[2])) : otherwise;
+
+function looksView() {
+  const { rows, starts, counts } = D.looks;
+  if (!rows.length) return [el('section', { class: 'card empty' }, 'No look at the threads was taken: the recording was too short.')];
+  const heads = [['Thread'], ['Of'], ['Id', 'n'], ['CPU', 'n'], ['Age', 'n'], ['State'], ['Is'], ['In'], ['Started in']];
+  return [
+    el('section', { class: 'card pad' }, el('h2', {}, 'Threads over time'), lineChart(counts, 'Threads over time')),
+    starts.length ? dataTable('Started during the recording', [['Started in'], ['Started', 'n'], ['Rate', 'n'], ['Ended', 'n'], ['Left', 'n'], [''], ['Why']],
+      starts.map(row => el('tr', {}, el('td', { class: 'fn' }, placeCell('threads', row.at, row.word), el('div', { class: 'where' }, row.example)),
+        el('td', { class: 'n' }, count(row.started)), el('td', { class: 'n' }, rate(row.rate)), el('td', { class: 'n' }, count(row.ended)),
+        el('td', { class: 'n' }, count(row.started - row.ended)), el('td', {}, row.leak ? 'leak' : ''), el('td', {}, row.reason)))) : null,
+    dataTable('Threads', heads, rows.map(row => el('tr', {}, el('td', {}, row.name), el('td', {}, row.role), el('td', { class: 'n' }, row.id ?? ''),
+      el('td', { class: 'n' }, duration(row.cpu)), el('td', { class: 'n' }, duration(row.age)), el('td', {}, `${row.os} ${row.state}`),
+      el('td', {}, row.is + (row.alive ? '' : ', ended'), el('div', { class: 'where' }, row.reason)), el('td', { class: 'fn' }, placeCell('threads', row.at, '')),
+      el('td', { class: 'fn' }, placeCell('threads', row.started, ''))))),
+  ];
+}
+
+function poolView() {
+  const { verdict, charts, kinds, blocking, adjustments } = D.pool;
+  const all = kinds.reduce((sum, [, time]) => sum + time, 0) || 1;
+  return [
+    el('section', { class: 'card pad' }, el('h2', {}, 'Thread pool'), el('p', {}, verdict)),
+    charts.length ? dataTable('Over time', [[''], ['Over time'], ['Most', 'n']], charts.map(({ title, values }) =>
+      el('tr', {}, el('td', {}, title), el('td', {}, lineChart(values, title)), el('td', { class: 'n' }, fewDigits(Math.max(0, ...values.map(([, v]) => v))))))) : null,
+    kinds.length ? dataTable('Workers with work', [['Running, or waiting for'], ['Time', 'n'], ['Share', 'n']], kinds.map(([word, time]) =>
+      el('tr', {}, el('td', {}, word), el('td', { class: 'n' }, duration(time)), el('td', { class: 'n' }, percent(time / all))))) : null,
+    blocking.length ? dataTable('Where workers are blocked', [['In'], ['Wait for'], ['Time', 'n'], ['While items waited', 'n'], ['Share', 'n'], ['Workers', 'n']], blocking.map(row =>
+      el('tr', {}, el('td', { class: 'fn' }, placeCell('threadpool', row.at, '')), el('td', {}, row.word), el('td', { class: 'n' }, duration(row.time)),
+        el('td', { class: 'n' }, duration(row.queued)), el('td', { class: 'n' }, percent(row.share)), el('td', { class: 'n' }, count(row.threads))))) : null,
+    adjustments.length ? dataTable('Why the number of workers was changed', [['Reason'], ['Times', 'n'], ['By', 'n'], ['First', 'n'], ['Last', 'n']], adjustments.map(row =>
+      el('tr', {}, el('td', {}, row[0]), el('td', { class: 'n' }, count(row[1])), el('td', { class: 'n' }, (row[2] > 0 ? '+' : '') + row[2]),
+        el('td', { class: 'n' }, duration(row[3])), el('td', { class: 'n' }, duration(row[4]))))) : null,
+  ];
+}
+
 // ---------------------------------------------------------------- recording
 
 function recordingView() {
@@ -998,6 +1038,8 @@ const TABS = [
   // Not part of most recordings.
   ...(D.allocations.on ? [{ id: 'allocations', title: 'Allocations', make: allocationsView }] : []),
   ...(D.locks.on ? [{ id: 'locks', title: 'Locks', make: locksView }] : []),
+  ...(D.looks.on ? [{ id: 'looks', title: 'All threads', make: looksView }] : []),
+  ...(D.pool.on ? [{ id: 'pool', title: 'Thread pool', make: poolView }] : []),
   ...(D.counters.on ? [{ id: 'counters', title: 'Counters', make: countersView }] : []),
   { id: 'recording', title: 'Recording', make: recordingView },
 ];
@@ -1036,6 +1078,8 @@ function tiles() {
   if (D.allocations.on) list.push(tile('Allocated', bytes(D.allocations.bytes[0]), bytes(Math.round(D.allocations.bytes[0] / (D.meta.duration || 1) * 1e6)) + '/s',
     `± ${bytes(D.allocations.bytes[1])}, ${plural(D.allocations.samples, 'sample')}`));
   if (D.locks.on) list.push(tile('Waited for locks', (D.locks.all[1] / (D.meta.duration || 1)).toFixed(2), 'threads', D.locks.all[0] ? `${plural(D.locks.all[0], 'wait')}, longest ${duration(D.locks.all[5])}` : 'no wait'));
+  if (D.looks.on) list.push(tile('Zombie suspects', count(D.looks.rows.filter(row => row.bad).length), 'threads', `of ${count(D.looks.rows.length)}; ${plural(D.looks.starts.filter(row => row.leak).length, 'leak')}`));
+  if (D.pool.on) list.push(tile('Thread pool', D.pool.health, null, D.pool.kinds.length ? '' : 'no worker was seen'));
   if (D.gc.on) list.push(tile('GC paused', percent(D.gc.share), 'of the time', D.gc.all[0] ? `${plural(D.gc.all[0], 'pause')}, longest ${duration(D.gc.all[3])}` : 'no pause'));
   if (D.observer) list.push(tile('Cost of observing', percent(D.observer.cpu / (D.observer.since || 1)), 'of a processor',
     `${bytes(D.observer.memory)}, stopped ${duration(D.observer.stopped)}`));
@@ -1047,7 +1091,7 @@ function toolbar() {
   const series = current();
   const segment = (label, options, chosen, choose) => el('div', { class: 'segments', role: 'group', 'aria-label': label },
     options.map(([id, title]) => el('button', { 'aria-pressed': String(id === chosen), onclick: () => { choose(id); view.zoom = view.focus = 0; render(); } }, title)));
-  const names = { cpu: 'CPU', wall: 'Wall', exceptions: 'Exceptions', allocations: 'Allocations', locks: 'Locks' };
+  const names = { cpu: 'CPU', wall: 'Wall', exceptions: 'Exceptions', allocations: 'Allocations', locks: 'Locks', threads: 'Threads', threadpool: 'Thread pool' };
   const parts = [segment('Profiler', D.series.map(s => [s.id, names[s.id] || s.id]), view.series, id => { view.series = id; })];
   const threads = [...series.byThread.entries()].filter(([id]) => id >= 0).sort((a, b) => b[1].weight - a[1].weight);
   if (view.thread !== 'all' && !series.byThread.has(Number(view.thread))) view.thread = 'all';

@@ -49,6 +49,21 @@ impl State {
         }
     }
 
+    /// The letter.
+    pub fn letter(self) -> char {
+        match self {
+            State::Running => 'R',
+            State::Sleeping => 'S',
+            State::DiskSleep => 'D',
+            State::Stopped => 'T',
+            State::Traced => 't',
+            State::Zombie => 'Z',
+            State::Dead => 'X',
+            State::Idle => 'I',
+            State::Other(letter) => letter,
+        }
+    }
+
     /// Whether the task does not run until somebody lets it go on.
     pub fn is_stopped(self) -> bool {
         matches!(self, State::Stopped | State::Traced)
@@ -276,6 +291,13 @@ pub fn stat(pid: u32) -> io::Result<Stat> {
 /// State, name and times of one thread; `parent` is the parent of the process.
 pub fn thread_stat(pid: u32, tid: u32) -> io::Result<Stat> {
     parse_stat(&fs::read(path(pid, &format!("task/{tid}/stat")))?)
+}
+
+/// Time that a thread has been on a processor since it began, nanoseconds.
+pub fn thread_run(pid: u32, tid: u32) -> io::Result<u64> {
+    let bytes = fs::read(path(pid, &format!("task/{tid}/schedstat")))?;
+    let first = bytes.split(|byte| *byte == b' ').next().unwrap_or_default();
+    parse(first).ok_or_else(|| invalid("schedstat", &bytes))
 }
 
 /// What a process is doing, as far as its main thread tells.

@@ -1,0 +1,636 @@
+use std::collections::{BTreeMap, HashMap};
+
+use session::{FunctionId, Nanos, StackId, ThreadCreation, ThreadId, ThreadLook, ThreadSeen, ThreadState};
+
+use crate::{Place, Profile, Series, SeriesKind, Tables, exceptions::heaviest, series::Row};
+
+/// A thread over all looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadTrack {
+    /// What the first look saw, and when.
+    pub first: (Nanos, ThreadSeen),
+    /// What the last look saw, and when.
+    pub last: (Nanos, ThreadSeen),
+    /// Looks that saw it.
+    pub looks: u32,
+    /// Looks in which its stack was another one than in the look before.
+    pub changes: u32,
+}
+
+/// Looks at all threads, summed up.
+#[derive(Clone, Debug)]
+pub struct Threads {
+    /// The last look: one for each thread, at its stack.
+    pub series: Series,
+    /// Each thread over all looks.
+    pub tracks: BTreeMap<ThreadId, ThreadTrack>,
+    /// How many threads there were at each look.
+    pub counts: Vec<(Nanos, u64)>,
+    /// Threads whose start the runtime has told.
+    pub creations: Vec<ThreadCreation>,
+}
+
+impl Threads {
+    pub(crate) fn new(start: Nanos) -> Self {
+        Self {
+            series: Series::new(SeriesKind::Threads, start, false),
+            tracks: BTreeMap::new(),
+            counts: Vec::new(),
+            creations: Vec::new(),
+        }
+    }
+
+    pub(crate) fn add_look(&mut self, look: &ThreadLook) {
+        self.counts.push((look.time, look.threads.len() as u64));
+        for seen in &look.threads {
+            let now = (look.time, *seen);
+            let fresh = ThreadTrack { first: now, last: now, looks: 0, changes: 0 };
+            let track = self.tracks.entry(seen.thread).or_insert(fresh);
+            track.looks += 1;
+            track.changes += u32::from(track.last.1.stack != seen.stack);
+            track.last = now;
+        }
+    }
+
+    /// Brings [`Self::series`] up to date.
+    pub(crate) fn settle(&mut self, start: Nanos) {
+        self.series = Series::new(SeriesKind::Threads, start, false);
+        let Some((last, _)) = self.counts.last() else { return };
+        for track in self.tracks.values().filter(|track| track.last.0 == *last) {
+            let (time, ThreadSeen { thread, stack, state, .. }) = track.last;
+            self.series.add(Row { time, thread, stack, state, truncated: false, weight: 1 }, 1);
+        }
+        self.series.settle();
+    }
+
+    /// Keeps the threads of which this holds.
+    pub(crate) fn retain(&mut self, keep: impl Fn(ThreadId, StackId, ThreadState) -> bool) {
+        self.tracks.retain(|thread, track| keep(*thread, track.last.1.stack, track.last.1.state));
+        self.creations.retain(|creation| self.tracks.contains_key(&creation.thread));
+    }
+}
+
+/// Whose business a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ThreadRole {
+    /// The first thread of the process.
+    Main,
+    /// Started by the program or a library.
+    Program,
+    /// A worker of the thread pool.
+    Pool,
+    /// A thread of the runtime: finalizer, timers, the pool's gate, diagnostics.
+    Runtime,
+    /// Runs no managed code, and the runtime has not named it.
+    Native,
+}
+
+impl ThreadRole {
+    /// In data formats.
+    pub fn id(self) -> &'static str {
+        match self {
+            Self::Main => "main",
+            Self::Program => "program",
+            Self::Pool => "pool",
+            Self::Runtime => "runtime",
+            Self::Native => "native",
+        }
+    }
+}
+
+/// Whether a thread goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Standing {
+    /// Did nothing while it was looked at, in a wait without a time limit that nothing was seen to end.
+    ZombieSuspect,
+    /// Did nothing, and waits for something that another thread or process is to do.
+    Blocked,
+    /// Did nothing because it had nothing to do.
+    Idle,
+    /// Used a processor, or stood at different places.
+    Progress,
+    /// Was seen too seldom to tell.
+    Unjudged,
+}
+
+impl Standing {
+    /// In data formats.
+    pub fn id(self) -> &'static str {
+        match self {
+            Self::ZombieSuspect => "zombie-suspect",
+            Self::Blocked => "blocked",
+            Self::Idle => "idle",
+            Self::Progress => "progress",
+            Self::Unjudged => "unjudged",
+        }
+    }
+}
+
+/// How sure it is that a suspect is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Confidence {
+    /// What it waits for may well come.
+    Low,
+    /// Nothing speaks for its going on, but a signal from elsewhere cannot be ruled out.
+    Medium,
+    /// Nothing but an interruption or the end of the process can end its wait.
+    High,
+}
+
+impl Confidence {
+    /// In data formats.
+    pub fn id(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+}
+
+/// What is known of a thread.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ThreadRow {
+    /// Which.
+    pub thread: ThreadId,
+    /// Whose business it does.
+    pub role: ThreadRole,
+    /// `Thread.ManagedThreadId`, where it was told: of threads that were started during the recording.
+    pub managed_id: Option<u32>,
+    /// How old it was at its last look, nanoseconds.
+    pub age: u64,
+    /// Time on a processor while it was looked at, nanoseconds.
+    pub cpu: u64,
+    /// Time on a processor in its life.
+    pub cpu_of_life: u64,
+    /// What the last look saw.
+    pub seen: ThreadSeen,
+    /// Looks that saw it.
+    pub looks: u32,
+    /// Time from its first look to its last.
+    pub watched: u64,
+    /// Whether the last of all looks saw it.
+    pub alive: bool,
+    /// Whether it goes on.
+    pub standing: Standing,
+    /// For a suspect: how sure that is.
+    pub confidence: Option<Confidence>,
+    /// Why it is judged so.
+    pub reason: String,
+    /// Where it was started, where that was told.
+    pub started_at: Option<Place>,
+}
+
+/// Who starts threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Starter {
+    /// This method.
+    Method(FunctionId),
+    /// The thread pool, for workers of its own.
+    Pool,
+    /// The runtime, or somebody who was not seen.
+    Unknown,
+    /// Native code.
+    Native,
+}
+
+/// Threads that were started during the recording by one starter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StartRow {
+    /// Who.
+    pub starter: Starter,
+    /// The place in it where most were started.
+    pub place: Option<Place>,
+    /// The stack with which most were started.
+    pub stack: Option<StackId>,
+    /// How many were started.
+    pub started: u64,
+    /// How many of them ended.
+    pub ended: u64,
+    /// Started per second.
+    pub per_second: f64,
+    /// Name of one of them.
+    pub example: String,
+    /// Whether it looks like a leak.
+    pub leak: bool,
+    /// Why, or why not.
+    pub reason: String,
+}
+
+/// What a stack says about a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meaning {
+    /// For work out of this.
+    Work(&'static str),
+    /// A thread of .NET that keeps something going.
+    Housekeeping,
+    /// For a connection.
+    Connection,
+    /// For input of the console.
+    Console,
+    /// For a task.
+    Task,
+    /// For time.
+    Sleep,
+    /// For the end of another thread.
+    Join,
+    /// For a lock.
+    Lock,
+    /// For a signal of this kind.
+    Signal(&'static str),
+    /// For input or output.
+    Io,
+    /// Not known.
+    Other,
+}
+
+/// Beginnings of names of types and of methods, and what a frame of such means. The first that holds for any frame above
+/// the program's own wins: a `SemaphoreSlim` in a `BlockingCollection` is a wait for work.
+const MEANINGS: &[(&str, &str, Meaning)] = &[
+    ("System.Collections.Concurrent.BlockingCollection", "", Meaning::Work("a BlockingCollection")),
+    ("System.Threading.Channels.", "", Meaning::Work("a channel")),
+    ("System.Threading.PortableThreadPool", "", Meaning::Work("the thread pool")),
+    ("System.Threading.LowLevelLifoSemaphore", "", Meaning::Work("the thread pool")),
+    ("System.Threading.TimerQueue", "", Meaning::Housekeeping),
+    ("System.Net.Sockets.SocketAsyncEngine", "", Meaning::Housekeeping),
+    ("System.Net.Sockets.Socket", "Accept", Meaning::Connection),
+    ("System.Net.Sockets.TcpListener", "Accept", Meaning::Connection),
+    ("System.Net.HttpListener", "GetContext", Meaning::Connection),
+    ("System.IO.Pipes.NamedPipeServerStream", "WaitForConnection", Meaning::Connection),
+    ("System.Console", "", Meaning::Console),
+    ("System.IO.StdInReader", "", Meaning::Console),
+    ("System.Threading.Tasks.Task", "Wait", Meaning::Task),
+    ("System.Threading.Tasks.Task", "InternalWait", Meaning::Task),
+    ("System.Threading.Tasks.Task", "SpinThenBlockingWait", Meaning::Task),
+    ("System.Threading.Tasks.Task", "GetResultCore", Meaning::Task),
+    ("System.Runtime.CompilerServices.TaskAwaiter", "", Meaning::Task),
+    ("System.Threading.Thread", "Sleep", Meaning::Sleep),
+    ("System.Threading.Thread", "UninterruptibleSleep", Meaning::Sleep),
+    ("System.Threading.Thread", "Join", Meaning::Join),
+    ("System.Threading.ReaderWriterLock", "", Meaning::Lock),
+    ("System.Threading.ManualResetEventSlim", "", Meaning::Signal("an event")),
+    ("System.Threading.SemaphoreSlim", "", Meaning::Signal("a semaphore")),
+    ("System.Threading.CountdownEvent", "", Meaning::Signal("a countdown")),
+    ("System.Threading.Barrier", "", Meaning::Signal("a barrier")),
+    ("System.Threading.Monitor", "Wait", Meaning::Signal("a pulse of a monitor")),
+    ("System.Threading.Monitor", "ObjWait", Meaning::Signal("a pulse of a monitor")),
+    ("System.Threading.Condition", "", Meaning::Signal("a pulse of a monitor")),
+    ("System.Threading.Monitor", "", Meaning::Lock),
+    ("System.Threading.Lock", "", Meaning::Lock),
+    ("System.Threading.WaitHandle", "", Meaning::Signal("an event, semaphore or mutex")),
+    ("System.Net.", "", Meaning::Io),
+    ("System.IO.", "", Meaning::Io),
+    ("System.Diagnostics.Process", "", Meaning::Io),
+    ("Interop", "", Meaning::Io),
+];
+
+/// Types that are on the stacks of workers of the thread pool only.
+const POOL_TYPES: [&str; 3] = [
+    "System.Threading.ThreadPoolWorkQueue",
+    "System.Threading.PortableThreadPool+WorkerThread",
+    "System.Threading._ThreadPoolWaitCallback",
+];
+
+/// Names of workers of the thread pool, from .NET 5 on; cut at 15 bytes where the kernel told them.
+const POOL_NAMES: [&str; 2] = [".NET TP Worker", ".NET ThreadPool"];
+
+/// A thread that has used no more than this in its life has hardly worked.
+const HARDLY_RAN: u64 = 20_000_000;
+
+/// Fewest looks from which a thread is judged.
+const FEWEST_LOOKS: u32 = 3;
+
+impl Tables {
+    /// Whether a stack has a method of the program on it.
+    pub(crate) fn has_program(&self, stack: StackId) -> bool {
+        self.functions_of(stack).any(|function| self.is_managed(function) && !self.is_of_net(function))
+    }
+
+    fn functions_of(&self, stack: StackId) -> impl Iterator<Item = FunctionId> {
+        self.walk(stack).map(|frame| self.frame(frame).function)
+    }
+
+    /// Whether a method comes with .NET, by its module or, in a program of one file, by its type.
+    fn is_of_net(&self, function: FunctionId) -> bool {
+        let ty = &self.function(function).type_name;
+        self.is_framework(function) || ty.starts_with("System.") || ty.starts_with("Interop")
+    }
+
+    fn meaning(&self, stack: StackId, state: ThreadState) -> Meaning {
+        let managed = self.functions_of(stack).filter(|function| self.is_managed(*function));
+        let above: Vec<FunctionId> = managed.take_while(|function| self.is_of_net(*function)).collect();
+        let found = MEANINGS.iter().find(|(ty, method, _)| {
+            above.iter().map(|function| self.function(*function)).any(|function| {
+                function.type_name.starts_with(ty) && function.name.starts_with(method)
+            })
+        });
+        match (found, state) {
+            (Some((_, _, meaning)), _) => *meaning,
+            // Up to .NET 9 the slow path of `lock` is native code that shows no frame.
+            (None, ThreadState::Lock) => Meaning::Lock,
+            (None, ThreadState::Io) => Meaning::Io,
+            (None, ThreadState::Sleep) => Meaning::Sleep,
+            (None, _) => Meaning::Other,
+        }
+    }
+}
+
+/// What a judgement rests on.
+struct Evidence {
+    role: ThreadRole,
+    meaning: Meaning,
+    state: ThreadState,
+    /// Whether a method of the program is on its stack.
+    program: bool,
+    limited: Option<bool>,
+    looks: u32,
+    changes: u32,
+    cpu: u64,
+    cpu_of_life: u64,
+}
+
+type Judgement = (Standing, Option<Confidence>, String);
+
+fn judge(evidence: &Evidence) -> Judgement {
+    let Evidence { role, meaning, state, program, limited, looks, changes, cpu, cpu_of_life } = *evidence;
+    let plain = |standing: Standing, text: &str| (standing, None, text.to_owned());
+    if cpu > 0 || changes > 0 || state == ThreadState::Running {
+        return plain(Standing::Progress, if changes > 0 { "stood at different places" } else { "used a processor" });
+    }
+    if looks < FEWEST_LOOKS {
+        return plain(Standing::Unjudged, "was seen in fewer than three looks");
+    }
+    match role {
+        ThreadRole::Native => return plain(Standing::Idle, "runs no managed code"),
+        ThreadRole::Runtime => return plain(Standing::Idle, "a thread of the runtime without work"),
+        ThreadRole::Pool if !program => return plain(Standing::Idle, "a worker of the thread pool without work"),
+        _ if !program => return plain(Standing::Idle, "a thread of a library: no method of the program is on its stack"),
+        _ => {}
+    }
+    let no_limit = match limited {
+        Some(true) => return plain(Standing::Idle, "waits with a time limit that has not passed yet"),
+        Some(false) => "without a time limit",
+        None => "perhaps without a time limit (the system call may not be seen)",
+    };
+    match meaning {
+        Meaning::Work(of) => (Standing::Idle, None, format!("waits for work out of {of}; none came")),
+        Meaning::Housekeeping => plain(Standing::Idle, "keeps something of .NET going"),
+        Meaning::Connection => plain(Standing::Idle, "waits for a connection"),
+        Meaning::Console => plain(Standing::Idle, "waits for input of the console"),
+        Meaning::Lock => plain(Standing::Blocked, "waits for a lock that another thread has held all the time"),
+        _ if role == ThreadRole::Main => plain(Standing::Idle, "the main thread waits for the end of the program"),
+        Meaning::Task => plain(Standing::Blocked, "blocks on a task that has not completed"),
+        Meaning::Join => plain(Standing::Blocked, "waits for the end of another thread"),
+        Meaning::Io => plain(Standing::Blocked, "waits for input or output, which the other side has to bring"),
+        Meaning::Other => plain(Standing::Blocked, "waits in the program's own or native code for something not known"),
+        Meaning::Sleep => {
+            let (confidence, text) = match limited {
+                Some(_) => (Confidence::High, "sleeps for ever: only Thread.Interrupt could wake it"),
+                None => (Confidence::Low, "sleeps, perhaps for ever (the system call may not be seen)"),
+            };
+            (Standing::ZombieSuspect, Some(confidence), text.to_owned())
+        }
+        Meaning::Signal(signal) => {
+            let hardly = cpu_of_life < HARDLY_RAN;
+            let confidence = if limited == Some(false) && hardly { Confidence::Medium } else { Confidence::Low };
+            let life = match hardly {
+                true => "it has hardly run in its life",
+                false => "it has worked before, so what it waits for may come again",
+            };
+            (Standing::ZombieSuspect, Some(confidence), format!("waits for {signal} {no_limit}, and none came; {life}"))
+        }
+    }
+}
+
+impl Profile {
+    /// Whose business a thread does.
+    pub fn thread_role(&self, thread: ThreadId) -> ThreadRole {
+        let def = self.tables.thread(thread);
+        let name = def.name.as_deref().unwrap_or_default();
+        let track = self.threads.tracks.get(&thread);
+        let of_pool = |stack: StackId| {
+            let mut functions = self.tables.functions_of(stack);
+            functions.any(|function| POOL_TYPES.contains(&self.tables.function(function).type_name.as_str()))
+        };
+        let told = || self.threads.creations.iter().any(|creation| creation.thread == thread && creation.pool);
+        if def.os_tid == self.info.pid {
+            ThreadRole::Main
+        } else if POOL_NAMES.iter().any(|known| name.starts_with(known))
+            || track.is_some_and(|track| of_pool(track.first.1.stack) || of_pool(track.last.1.stack))
+            || told()
+        {
+            ThreadRole::Pool
+        } else if name.starts_with(".NET") {
+            ThreadRole::Runtime
+        } else if !def.managed {
+            ThreadRole::Native
+        } else if track.is_some_and(|track| {
+            // The finalizer of .NET Core 3.1 has no name, and its pool's idle workers have none either.
+            self.tables.functions_of(track.last.1.stack).all(|function| !self.tables.is_managed(function))
+        }) {
+            ThreadRole::Runtime
+        } else {
+            ThreadRole::Program
+        }
+    }
+
+    /// All threads that were looked at: suspects first, then by the time that they used.
+    pub fn thread_rows(&self) -> Vec<ThreadRow> {
+        let creations: HashMap<ThreadId, &ThreadCreation> =
+            self.threads.creations.iter().map(|creation| (creation.thread, creation)).collect();
+        let last_look = self.threads.counts.last().map_or(0, |(time, _)| *time);
+        let mut rows: Vec<ThreadRow> = self
+            .threads
+            .tracks
+            .iter()
+            .map(|(thread, track)| {
+                let ((first_time, first), (last_time, seen)) = (track.first, track.last);
+                let role = self.thread_role(*thread);
+                // What was used between two looks; of a thread that is younger than the recording all of it.
+                let young = first.born >= 0 && first.born as u64 >= self.start;
+                let between = seen.cpu.saturating_sub(first.cpu);
+                let (standing, confidence, reason) = judge(&Evidence {
+                    role,
+                    meaning: self.tables.meaning(seen.stack, seen.state),
+                    state: seen.state,
+                    program: self.tables.has_program(seen.stack),
+                    limited: seen.limited,
+                    looks: track.looks,
+                    changes: track.changes,
+                    cpu: between,
+                    cpu_of_life: seen.cpu,
+                });
+                let creation = creations.get(thread);
+                ThreadRow {
+                    thread: *thread,
+                    role,
+                    managed_id: creation.map(|creation| creation.managed_id),
+                    age: u64::try_from(i64::try_from(last_time).unwrap_or(i64::MAX).saturating_sub(seen.born)).unwrap_or(0),
+                    cpu: if young { seen.cpu } else { between },
+                    cpu_of_life: seen.cpu,
+                    seen,
+                    looks: track.looks,
+                    watched: last_time.saturating_sub(first_time),
+                    alive: last_time == last_look && self.tables.thread(*thread).ended.is_none(),
+                    standing,
+                    confidence,
+                    reason,
+                    started_at: creation.and_then(|creation| Some(self.tables.place(creation.creator?.1))),
+                }
+            })
+            .collect();
+        rows.sort_by(|a, b| {
+            let key = |row: &ThreadRow| (row.standing != Standing::ZombieSuspect, std::cmp::Reverse((row.confidence, row.cpu)));
+            key(a).cmp(&key(b)).then(a.thread.cmp(&b.thread))
+        });
+        rows
+    }
+
+    /// Threads that were started during the recording, by who started them: leaks first, then by their number.
+    pub fn start_rows(&self) -> Vec<StartRow> {
+        let creations: HashMap<ThreadId, &ThreadCreation> =
+            self.threads.creations.iter().map(|creation| (creation.thread, creation)).collect();
+        let mut groups: BTreeMap<Starter, Vec<(ThreadId, Option<StackId>)>> = BTreeMap::new();
+        for thread in &self.tables.threads {
+            let inside = thread.started.is_some_and(|started| (self.start..=self.stop).contains(&started));
+            let creation = creations.get(&thread.id);
+            if !inside && creation.is_none() || thread.os_tid == self.info.pid {
+                continue;
+            }
+            let stack = creation.and_then(|creation| creation.creator).map(|(_, stack)| stack);
+            let starter = match (self.thread_role(thread.id), stack) {
+                (ThreadRole::Pool, _) => Starter::Pool,
+                (_, Some(stack)) => Starter::Method(self.tables.place(stack).function),
+                (_, None) if !thread.managed => Starter::Native,
+                (_, None) => Starter::Unknown,
+            };
+            groups.entry(starter).or_default().push((thread.id, stack));
+        }
+        let seconds = self.duration().max(1) as f64 / 1e9;
+        let middle = self.start + self.duration() / 2;
+        let mut rows: Vec<StartRow> = groups
+            .into_iter()
+            .map(|(starter, threads)| {
+                let (mut stacks, mut ended, mut old, mut old_left) = (HashMap::new(), 0, 0, 0);
+                for (thread, stack) in &threads {
+                    let def = self.tables.thread(*thread);
+                    let gone = def.ended.is_some_and(|end| end <= self.stop);
+                    ended += u64::from(gone);
+                    if def.started.is_some_and(|started| started < middle) {
+                        old += 1;
+                        old_left += u64::from(!gone);
+                    }
+                    if let Some(stack) = stack {
+                        *stacks.entry(*stack).or_insert(0_u64) += 1;
+                    }
+                }
+                let started = threads.len() as u64;
+                let stack = heaviest(stacks);
+                let (leak, reason) = leaks(starter, old, old_left, started - old);
+                StartRow {
+                    starter,
+                    place: stack.map(|stack| self.tables.place(stack)),
+                    stack,
+                    started,
+                    ended,
+                    per_second: started as f64 / seconds,
+                    example: threads.first().map(|(thread, _)| self.tables.thread_name(*thread)).unwrap_or_default(),
+                    leak,
+                    reason,
+                }
+            })
+            .collect();
+        rows.sort_by_key(|row| (!row.leak, std::cmp::Reverse(row.started), row.starter));
+        rows
+    }
+}
+
+/// Whether threads are leaked of which so many were started in the first half of the recording, so many of those are left,
+/// and so many were started in the second half.
+fn leaks(starter: Starter, old: u64, old_left: u64, new: u64) -> (bool, String) {
+    let text = format!("{old_left} of the {old} that were started in the first half of the recording are left, and {new} more came");
+    match starter {
+        Starter::Pool => (false, "the thread pool ends its workers itself after a time without work".to_owned()),
+        // Those of the first half have lived through the second one: whatever starts more meanwhile lets them grow in number.
+        _ if old >= 2 && new >= 2 && old_left * 5 >= old * 4 => (true, text),
+        _ => (false, text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting(meaning: Meaning, limited: Option<bool>) -> Evidence {
+        Evidence {
+            role: ThreadRole::Program,
+            meaning,
+            state: ThreadState::Lock,
+            program: true,
+            limited,
+            looks: 5,
+            changes: 0,
+            cpu: 0,
+            cpu_of_life: 1_000_000,
+        }
+    }
+
+    fn standing(evidence: &Evidence) -> (Standing, Option<Confidence>) {
+        let (standing, confidence, reason) = judge(evidence);
+        assert!(!reason.is_empty());
+        (standing, confidence)
+    }
+
+    #[test]
+    fn zombies_are_told_from_those_that_wait_for_something() {
+        let signal = Meaning::Signal("an event");
+        let suspect = |confidence| (Standing::ZombieSuspect, Some(confidence));
+        assert_eq!(standing(&waiting(signal, Some(false))), suspect(Confidence::Medium));
+        assert_eq!(standing(&waiting(signal, None)), suspect(Confidence::Low));
+        assert_eq!(standing(&waiting(signal, Some(true))), (Standing::Idle, None));
+        assert_eq!(standing(&waiting(Meaning::Sleep, Some(false))), suspect(Confidence::High));
+        let worked = Evidence { cpu_of_life: 5_000_000_000, ..waiting(signal, Some(false)) };
+        assert_eq!(standing(&worked), suspect(Confidence::Low));
+        for (meaning, expected) in [
+            (Meaning::Work("a channel"), Standing::Idle),
+            (Meaning::Connection, Standing::Idle),
+            (Meaning::Console, Standing::Idle),
+            (Meaning::Task, Standing::Blocked),
+            (Meaning::Join, Standing::Blocked),
+            (Meaning::Lock, Standing::Blocked),
+            (Meaning::Io, Standing::Blocked),
+        ] {
+            assert_eq!(standing(&waiting(meaning, Some(false))), (expected, None), "{meaning:?}");
+        }
+    }
+
+    #[test]
+    fn what_ran_or_was_hardly_seen_is_no_zombie() {
+        let zombie = || waiting(Meaning::Signal("an event"), Some(false));
+        let of = |change: fn(&mut Evidence)| {
+            let mut evidence = zombie();
+            change(&mut evidence);
+            standing(&evidence).0
+        };
+        assert_eq!(of(|evidence| evidence.cpu = 1), Standing::Progress);
+        assert_eq!(of(|evidence| evidence.changes = 1), Standing::Progress);
+        assert_eq!(of(|evidence| evidence.looks = 2), Standing::Unjudged);
+        assert_eq!(of(|evidence| evidence.program = false), Standing::Idle);
+        for role in [ThreadRole::Main, ThreadRole::Runtime, ThreadRole::Native] {
+            assert_eq!(standing(&Evidence { role, ..zombie() }).0, Standing::Idle, "{role:?}");
+        }
+        // A worker of the pool that waits below the program's code does not come back.
+        assert_eq!(of(|evidence| evidence.role = ThreadRole::Pool), Standing::ZombieSuspect);
+    }
+
+    #[test]
+    fn leaks_are_what_stays_while_more_comes() {
+        let method = Starter::Method(FunctionId(1));
+        assert!(leaks(method, 10, 10, 9).0);
+        assert!(leaks(method, 10, 8, 9).0);
+        assert!(!leaks(method, 10, 5, 9).0, "half of them end");
+        assert!(!leaks(method, 12, 12, 0).0, "started once");
+        assert!(!leaks(method, 0, 0, 12).0, "none is old");
+        assert!(!leaks(Starter::Pool, 10, 10, 9).0);
+    }
+}

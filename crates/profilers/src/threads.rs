@@ -1,0 +1,94 @@
+//! `threads`: what threads there are, which of them go on, and who starts them.
+
+use crate::{Collector, EventPipeSpec, ParamKind, ParamSpec, ProfilerSpec, Settings, ValueSpec, WorkerCx};
+use wire::{Nanos, Record, WallSample, WallTick};
+
+/// What it is.
+pub const SPEC: ProfilerSpec = ProfilerSpec {
+    id: "threads",
+    summary: "All threads: who they are, which make no progress, who starts them",
+    description: "Looks at all threads of the process, managed and native, at regular times: name, age, CPU time, state, \
+        what it waits for, and the stack of managed ones. The last look is shown as a tree of equal stacks. A thread that \
+        did nothing from the first look to the last is idle, blocked, or a zombie: in a wait without a time limit that \
+        nobody was seen to end. Threads that start during the recording are grouped by the code that starts them, with \
+        how many of them ended: what starts threads that stay is a leak.",
+    values: &[ValueSpec { kind: "threads", unit: "count" }],
+    params: &[ParamSpec {
+        name: "every",
+        help: "Seconds between two looks",
+        default: "1",
+        kind: ParamKind::Number(1, 3600),
+    }],
+    // THREADS, SUSPENDS, ENABLE_STACK_SNAPSHOT; DYNAMIC_FUNCTION_UNLOADS.
+    events: (0x200 | 0x1_0000 | 0x1000_0000, 0x4),
+    // AppDomainResourceManagement, Threading: threads as they are created.
+    event_pipe: &[EventPipeSpec {
+        provider: "Microsoft-Windows-DotNETRuntime",
+        keywords: 0x1_0800,
+        level: 4,
+        arguments: "",
+        runtimes: EventPipeSpec::ALL,
+    }],
+    since: 3,
+    attach: true,
+};
+
+/// The collector.
+pub(crate) fn create(settings: &Settings) -> Option<Box<dyn Collector>> {
+    Some(Box::new(Threads { interval: settings.number("every").max(1).saturating_mul(1_000_000_000) }))
+}
+
+struct Threads {
+    interval: Nanos,
+}
+
+impl Collector for Threads {
+    fn id(&self) -> &'static str {
+        SPEC.id
+    }
+
+    fn interval(&self) -> Option<Nanos> {
+        Some(self.interval)
+    }
+
+    fn tick(&self, cx: &mut dyn WorkerCx) {
+        let time = cx.now();
+        let tasks = cx.tasks();
+        let walk = cx.stacks(&tasks);
+        // A stack that is missing would look like one that has changed.
+        if walk.refused {
+            return;
+        }
+        let threads = tasks.iter().zip(walk.stacks);
+        let threads = threads.map(|(task, stack)| WallSample {
+            os_tid: task.os_tid,
+            stack,
+            cpu: task.run,
+            state: task.state,
+        });
+        cx.send(Record::ThreadLook(WallTick { time, stopped: walk.stopped, threads: threads.collect() }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collector::testing::Script;
+
+    #[test]
+    fn a_look_has_all_threads_and_what_they_ran_in_their_lives() {
+        let collector = Threads { interval: 1 };
+        let mut script = Script { tasks: vec![(1, 100), (2, 50)], ..Script::default() };
+        collector.tick(&mut script);
+        let [Record::ThreadLook(look)] = script.sent.as_slice() else { panic!("{:?}", script.sent) };
+        let seen: Vec<_> = look.threads.iter().map(|thread| (thread.os_tid, thread.stack, thread.cpu)).collect();
+        assert_eq!(seen, [(1, Some(1), 100), (2, Some(2), 50)]);
+    }
+
+    #[test]
+    fn a_look_without_stacks_is_none() {
+        let mut script = Script { tasks: vec![(1, 100)], refused: true, ..Script::default() };
+        Threads { interval: 1 }.tick(&mut script);
+        assert_eq!(script.sent, []);
+    }
+}
