@@ -61,6 +61,8 @@ illnesses! {
     a_hot_lock "hot-lock" 5;
     threads_that_block_on_tasks "sync-over-async" 5;
     a_starving_pool "pool-starvation" 8;
+    threads_that_wait_for_ever "zombie-thread" 6;
+    threads_that_do_not_end "thread-leak" 8;
     code_without_end "jit-storm" 9;
     memory_that_is_not_managed "native-memory" 8;
 }

@@ -49,7 +49,9 @@ rules!(
     sync_over_async,
     pool_starvation,
     jit_storm,
-    native_memory
+    native_memory,
+    zombie_thread,
+    thread_leak,
 );
 
 /// All that is found in a recording, worst first.

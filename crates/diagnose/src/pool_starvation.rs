@@ -1,46 +1,49 @@
 //! `pool-starvation`: work waits for a thread of the pool.
 
 use crate::{Evidence, Finding, Limits, Rule, Threshold, finding::severity, words};
-use profile::{Counter, Profile, SeriesKind, session::ThreadState};
+use profile::PoolHealth;
 
 pub const RULE: Rule = Rule {
     id: "pool-starvation",
     summary: "Work waits in the queue of the thread pool because its threads are blocked",
-    needs: &["counters", "wall"],
+    needs: &["threadpool"],
     thresholds: &[Threshold { name: "queue", help: "Items in the queue, at the least of all looks but one", default: 5.0 }],
     look,
 };
 
-fn counter<'a>(profile: &'a Profile, name: &str) -> Option<&'a Counter> {
-    let mut counters = profile.counters.iter();
-    counters.find(|counter| counter.def.source == "System.Runtime" && counter.def.name == name)
-}
-
 fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
     let profile = seen.profile;
-    let Some(queue) = counter(profile, "threadpool-queue-length") else { return Vec::new() };
+    let pool = profile.pool_summary();
+    if pool.health != PoolHealth::Starved {
+        return Vec::new();
+    }
+    let Some(queue) = profile.pool_counter("queue-length") else { return Vec::new() };
     let mut lengths: Vec<f64> = queue.values.iter().map(|(_, length)| *length).collect();
     lengths.sort_by(f64::total_cmp);
     // A queue that empties is a burst, not a starvation; one look may have come by chance.
-    let Some(&least) = lengths.get(1) else { return Vec::new() };
-    if lengths.len() < 3 || least < limits.get("queue") {
+    let (Some(&least), Some(most)) = (lengths.get(1), lengths.last()) else { return Vec::new() };
+    if least < limits.get("queue") {
         return Vec::new();
     }
-    let mut evidence = vec![format!("never fewer than {least:.0} items in the queue, at most {:.0}", lengths.last().unwrap_or(&least))];
-    if let Some((first, last)) = counter(profile, "threadpool-thread-count").and_then(|c| Some((c.values.first()?.1, c.values.last()?.1))) {
+    let mut evidence = vec![
+        format!("never fewer than {least:.0} items in the queue, at most {most:.0}"),
+        format!("its threads were blocked for {} of the time in which items waited", words::percent(pool.blocked.1)),
+    ];
+    if let Some((first, last)) =
+        profile.pool_counter("thread-count").and_then(|counter| Some((counter.values.first()?.1, counter.values.last()?.1)))
+    {
         evidence.push(format!("the pool went from {first:.0} to {last:.0} threads meanwhile"));
     }
-    let blocked = |cell: &profile::Cell| matches!(cell.state, ThreadState::Task | ThreadState::Lock | ThreadState::Sleep | ThreadState::Io);
-    let place = words::heaviest_place(profile, SeriesKind::Wall, blocked).map(|(place, _)| place);
-    if let Some(place) = &place {
-        evidence.push(format!("threads mostly block in {}", words::place(profile, place)));
+    let worst = pool.blocking.iter().max_by_key(|row| row.time_queued);
+    if let Some(row) = worst {
+        evidence.push(format!("{} of the time of its threads in {}", words::percent(row.share), words::place(profile, &row.place)));
     }
     vec![Finding {
         id: RULE.id,
         severity: severity(least, limits.get("queue"), 10.0),
-        confidence: 0.9,
+        confidence: 0.95,
         title: format!("work waits for a thread of the pool: at least {least:.0} items at any time"),
-        culprit: place.map(|place| words::method(profile, place.function)),
+        culprit: worst.map(|row| words::method(profile, row.place.function)),
         evidence,
         next: "do not block threads of the pool: await, or give long work a thread of its own".to_owned(),
     }]

@@ -101,7 +101,10 @@ mod tests {
         ));
         assert_eq!(parse_fields(50, &[4, 0, 0, 0, 0, 0, 0, 0, 0, 0]), Some(Change::Started(4)));
         assert_eq!(parse_fields(51, &[3, 0, 0, 0, 0, 0, 0, 0, 0, 0]), Some(Change::Stopped(3)));
-        assert_eq!(parse_fields(59, &[2, 0, 0xff, 0x7f, 2, 0, 0, 0, 0, 0]), Some(Change::Limits { min: 2, max: 32767 }));
+        assert_eq!(
+            parse_fields(59, &[2, 0, 0xff, 0x7f, 2, 0, 0, 0, 0, 0]),
+            Some(Change::Limits { min: 2, max: 32767 })
+        );
         assert_eq!(parse_fields(55, &starvation[..15]), None);
         assert_eq!(parse_fields(60, &[0; 20]), None);
         let no_number = [&f64::NAN.to_le_bytes()[..], &[3, 0, 0, 0, 0, 0, 0, 0]].concat();

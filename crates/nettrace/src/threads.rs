@@ -117,14 +117,7 @@ mod tests {
             collector.push_fields(id, &payload, time, thread, stack);
         }
         let threads: Vec<_> = std::iter::from_fn(|| collector.next_output()).collect();
-        let first = Creation {
-            time: 10,
-            creator: Some(5),
-            stack,
-            thread: 61,
-            managed_id: 14,
-            pool: false,
-        };
+        let first = Creation { time: 10, creator: Some(5), stack, thread: 61, managed_id: 14, pool: false };
         let second = Creation { time: 14, creator: None, stack: none, thread: 62, managed_id: 15, pool: true };
         assert_eq!(threads, [first, second]);
     }

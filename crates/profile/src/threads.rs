@@ -320,9 +320,10 @@ impl Tables {
         let managed = self.functions_of(stack).filter(|function| self.is_managed(*function));
         let above: Vec<FunctionId> = managed.take_while(|function| self.is_of_net(*function)).collect();
         let found = MEANINGS.iter().find(|(ty, method, _)| {
-            above.iter().map(|function| self.function(*function)).any(|function| {
-                function.type_name.starts_with(ty) && function.name.starts_with(method)
-            })
+            above
+                .iter()
+                .map(|function| self.function(*function))
+                .any(|function| function.type_name.starts_with(ty) && function.name.starts_with(method))
         });
         match (found, state) {
             (Some((_, _, meaning)), _) => *meaning,
@@ -364,7 +365,9 @@ fn judge(evidence: &Evidence) -> Judgement {
         ThreadRole::Native => return plain(Standing::Idle, "runs no managed code"),
         ThreadRole::Runtime => return plain(Standing::Idle, "a thread of the runtime without work"),
         ThreadRole::Pool if !program => return plain(Standing::Idle, "a worker of the thread pool without work"),
-        _ if !program => return plain(Standing::Idle, "a thread of a library: no method of the program is on its stack"),
+        _ if !program => {
+            return plain(Standing::Idle, "a thread of a library: no method of the program is on its stack");
+        }
         _ => {}
     }
     let no_limit = match limited {
@@ -465,7 +468,8 @@ impl Profile {
                     thread: *thread,
                     role,
                     managed_id: creation.map(|creation| creation.managed_id),
-                    age: u64::try_from(i64::try_from(last_time).unwrap_or(i64::MAX).saturating_sub(seen.born)).unwrap_or(0),
+                    age: u64::try_from(i64::try_from(last_time).unwrap_or(i64::MAX).saturating_sub(seen.born))
+                        .unwrap_or(0),
                     cpu: if young { seen.cpu } else { between },
                     cpu_of_life: seen.cpu,
                     seen,
@@ -480,7 +484,9 @@ impl Profile {
             })
             .collect();
         rows.sort_by(|a, b| {
-            let key = |row: &ThreadRow| (row.standing != Standing::ZombieSuspect, std::cmp::Reverse((row.confidence, row.cpu)));
+            let key = |row: &ThreadRow| {
+                (row.standing != Standing::ZombieSuspect, std::cmp::Reverse((row.confidence, row.cpu)))
+            };
             key(a).cmp(&key(b)).then(a.thread.cmp(&b.thread))
         });
         rows
@@ -548,7 +554,9 @@ impl Profile {
 /// Whether threads are leaked of which so many were started in the first half of the recording, so many of those are left,
 /// and so many were started in the second half.
 fn leaks(starter: Starter, old: u64, old_left: u64, new: u64) -> (bool, String) {
-    let text = format!("{old_left} of the {old} that were started in the first half of the recording are left, and {new} more came");
+    let text = format!(
+        "{old_left} of the {old} that were started in the first half of the recording are left, and {new} more came"
+    );
     match starter {
         Starter::Pool => (false, "the thread pool ends its workers itself after a time without work".to_owned()),
         // Those of the first half have lived through the second one: whatever starts more meanwhile lets them grow in number.

@@ -1,8 +1,8 @@
 //! What text and Markdown both say: sections of sentences and tables.
 
 use profile::{
-    CallTree, Confidence, HEAPS, NameStyle, OBJECT_HEAPS, PROFILER_PAUSE, Place, PoolHealth, PoolSummary, Profile, STATES,
-    SeriesKind, Standing, Starter, ThreadRole, ThreadRow, TreeOptions,
+    CallTree, Confidence, HEAPS, NameStyle, OBJECT_HEAPS, PROFILER_PAUSE, Place, PoolHealth, PoolSummary, Profile,
+    STATES, SeriesKind, Standing, Starter, ThreadRole, ThreadRow, TreeOptions,
     session::{
         AllocationHeap, AllocationSampling, CounterDef, CounterKind, FunctionId, FunctionKind, ThreadId, ThreadState,
         TypeId,
@@ -726,7 +726,8 @@ fn threads(profile: &Profile, options: &Options) -> Section {
         return section;
     };
     let words = |words: Vec<(u64, &str)>| {
-        let words: Vec<String> = words.into_iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!("{} {word}", format::count(n))).collect();
+        let words: Vec<String> =
+            words.into_iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!("{} {word}", format::count(n))).collect();
         words.join(", ")
     };
     let alive: Vec<&ThreadRow> = rows.iter().filter(|row| row.alive).collect();
@@ -809,8 +810,15 @@ fn threads(profile: &Profile, options: &Options) -> Section {
                 Cell::text(&row.reason),
             ]
         });
-        let columns =
-            vec![right("started"), right("rate"), right("ended"), right("left"), left(""), left("started in"), left("")];
+        let columns = vec![
+            right("started"),
+            right("rate"),
+            right("ended"),
+            right("left"),
+            left(""),
+            left("started in"),
+            left(""),
+        ];
         section.tables.push(Table { columns, rows: rows.collect() });
     }
 
@@ -901,7 +909,9 @@ pub fn pool_verdict(profile: &Profile, summary: &PoolSummary) -> String {
         PoolHealth::Healthy => format!(
             "Healthy: items waited in {queued} of the looks at the queue; workers with work were blocked {all} of the time."
         ),
-        PoolHealth::Unknown => "Too little was seen to judge: fewer than three looks at the queue, or no worker.".to_owned(),
+        PoolHealth::Unknown => {
+            "Too little was seen to judge: fewer than three looks at the queue, or no worker.".to_owned()
+        }
     }
 }
 
@@ -929,7 +939,11 @@ fn threadpool(profile: &Profile, options: &Options) -> Section {
     section.lead.push(pool_verdict(profile, &summary));
     let mut facts = Vec::new();
     if let Some((min, max)) = summary.limits {
-        facts.push(format!("between {} and {} workers are allowed", format::count(min.into()), format::count(max.into())));
+        facts.push(format!(
+            "between {} and {} workers are allowed",
+            format::count(min.into()),
+            format::count(max.into())
+        ));
     }
     if summary.started + summary.stopped > 0 {
         let (started, stopped) = (format::counted(summary.started, "worker"), format::count(summary.stopped));

@@ -128,9 +128,9 @@ impl Validator {
                 define("stack", &mut self.stacks, stack.id.0)
             }
             SessionRecord::Type(ty) => define("type", &mut self.types, ty.id.0),
-            SessionRecord::CpuSamples(batch) | SessionRecord::WallSamples(batch) | SessionRecord::PoolSamples(batch) => {
-                self.batch(batch)
-            }
+            SessionRecord::CpuSamples(batch)
+            | SessionRecord::WallSamples(batch)
+            | SessionRecord::PoolSamples(batch) => self.batch(batch),
             SessionRecord::Exception(exception) => {
                 self.thread(exception.thread)?;
                 self.ty(exception.ty)?;

@@ -26,7 +26,7 @@ use std::{
 };
 
 /// What is recorded: everything that a rule needs, at rates that nobody notices.
-const PROFILERS: &str = "cpu,wall:rate=10,exceptions,gc,locks,counters";
+const PROFILERS: &str = "cpu,wall:rate=10,exceptions,gc,locks,counters,threads,threadpool";
 
 /// CPU samples per second and thread.
 const RATE: u32 = 50;

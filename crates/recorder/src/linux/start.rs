@@ -115,7 +115,8 @@ fn both_arguments(first: &str, second: &str) -> String {
             None => all.push((name, value)),
         }
     }
-    let all = all.into_iter().map(|(name, value)| if value.is_empty() { name.to_owned() } else { format!("{name}={value}") });
+    let all =
+        all.into_iter().map(|(name, value)| if value.is_empty() { name.to_owned() } else { format!("{name}={value}") });
     all.collect::<Vec<_>>().join(";")
 }
 
@@ -263,8 +264,14 @@ mod tests {
 
     #[test]
     fn arguments_of_one_provider_are_put_together() {
-        assert_eq!(both_arguments("EventCounterIntervalSec=5", "EventCounterIntervalSec=1"), "EventCounterIntervalSec=1");
-        assert_eq!(both_arguments("EventCounterIntervalSec=1", "EventCounterIntervalSec=5"), "EventCounterIntervalSec=1");
+        assert_eq!(
+            both_arguments("EventCounterIntervalSec=5", "EventCounterIntervalSec=1"),
+            "EventCounterIntervalSec=1"
+        );
+        assert_eq!(
+            both_arguments("EventCounterIntervalSec=1", "EventCounterIntervalSec=5"),
+            "EventCounterIntervalSec=1"
+        );
         assert_eq!(both_arguments("a=1;b=x", "c=2"), "a=1;b=x;c=2");
         assert_eq!(both_arguments("", "c=2"), "c=2");
     }

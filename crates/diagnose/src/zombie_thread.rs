@@ -1,0 +1,66 @@
+//! `zombie-thread`: threads that wait for what nobody will do.
+
+use crate::{Evidence, Finding, Limits, Rule, Severity, Threshold, words};
+use profile::{Confidence, Profile, Standing, ThreadRow};
+use std::collections::BTreeMap;
+
+pub const RULE: Rule = Rule {
+    id: "zombie-thread",
+    summary: "Threads stand in a wait without a time limit that nothing was seen to end",
+    needs: &["threads"],
+    thresholds: &[Threshold { name: "sure", help: "How sure it has to be, 0 to 1: 0.4 for what may well come, 0.7, 0.95", default: 0.6 }],
+    look,
+};
+
+fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
+    let profile = seen.profile;
+    let rows = profile.thread_rows();
+    let suspects = rows.iter().filter(|row| row.alive && row.standing == Standing::ZombieSuspect);
+    // Those that stand at the same place for the same reason are one illness.
+    let mut groups: BTreeMap<_, Vec<&ThreadRow>> = BTreeMap::new();
+    for row in suspects.filter(|row| sure(row) >= limits.get("sure")) {
+        let place = profile.tables.place(row.seen.stack);
+        groups.entry((place.function, row.confidence)).or_default().push(row);
+    }
+    groups.values().filter_map(|rows| finding(profile, rows)).collect()
+}
+
+/// How sure it is that a suspect is a zombie.
+fn sure(row: &ThreadRow) -> f64 {
+    match row.confidence {
+        Some(Confidence::High) => 0.95,
+        Some(Confidence::Medium) => 0.7,
+        Some(Confidence::Low) => 0.4,
+        None => 0.0,
+    }
+}
+
+fn finding(profile: &Profile, rows: &[&ThreadRow]) -> Option<Finding> {
+    let first = rows.first()?;
+    let place = profile.tables.place(first.seen.stack);
+    let name = words::method(profile, place.function);
+    let names: Vec<String> = rows.iter().take(5).map(|row| profile.tables.thread_name(row.thread)).collect();
+    let oldest = rows.iter().map(|row| row.age).max().unwrap_or_default();
+    let (number, wait) = match rows.len() {
+        1 => ("1 thread".to_owned(), "waits"),
+        many => (format!("{many} threads"), "wait"),
+    };
+    Some(Finding {
+        id: RULE.id,
+        severity: if rows.len() >= 20 { Severity::Medium } else { Severity::Low },
+        confidence: sure(first),
+        title: format!("{number} {wait} for what nothing was seen to do"),
+        culprit: Some(name),
+        evidence: vec![
+            first.reason.clone(),
+            format!("at {}", words::place(profile, &place)),
+            format!(
+                "{}{}; the oldest is {} old",
+                names.join(", "),
+                if rows.len() > names.len() { " …" } else { "" },
+                words::duration(oldest as f64)
+            ),
+        ],
+        next: "give the wait a time limit, or end the thread; all threads: clrscope record <pid> -p threads".to_owned(),
+    })
+}
