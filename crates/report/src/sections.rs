@@ -740,7 +740,7 @@ fn threads(profile: &Profile, options: &Options) -> Section {
         format::count(first.1),
         words(by_role.to_vec()),
     ));
-    let of = |standing: Standing| rows.iter().filter(|row| row.standing == standing).count() as u64;
+    let of = |standing: Standing| alive.iter().filter(|row| row.standing == standing).count() as u64;
     let suspects = of(Standing::ZombieSuspect);
     section.lead.push(format!(
         "{}.",
@@ -764,7 +764,7 @@ fn threads(profile: &Profile, options: &Options) -> Section {
 
     // Threads that did nothing, together where they stand for the same reason at the same place.
     let mut stuck: Vec<(Standing, Option<Confidence>, &str, Place, u64, &ThreadRow)> = Vec::new();
-    for row in rows.iter().filter(|row| matches!(row.standing, Standing::ZombieSuspect | Standing::Blocked)) {
+    for row in alive.iter().filter(|row| matches!(row.standing, Standing::ZombieSuspect | Standing::Blocked)) {
         let place = profile.tables.place(row.seen.stack);
         let same = |known: &&mut (Standing, Option<Confidence>, &str, Place, u64, &ThreadRow)| {
             (known.0, known.1, known.2, known.3) == (row.standing, row.confidence, row.reason.as_str(), place)
@@ -822,7 +822,7 @@ fn threads(profile: &Profile, options: &Options) -> Section {
         section.tables.push(Table { columns, rows: rows.collect() });
     }
 
-    let mut by_cpu: Vec<&ThreadRow> = rows.iter().collect();
+    let mut by_cpu = alive.clone();
     by_cpu.sort_by_key(|row| (std::cmp::Reverse(row.cpu), row.thread));
     let columns = vec![
         left("thread"),

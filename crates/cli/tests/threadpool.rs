@@ -1,0 +1,129 @@
+//! `clrscope record -p threadpool` on every runtime, with a program that starves its thread pool and knows how much.
+#![cfg(unix)]
+mod common;
+
+use common::{Report, Running, clrscope, file, run, scratch, wait_until_recording};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::{path::Path, time::Duration};
+use testkit::{Runtime, Sample, sample_runtimes};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Records a sample from its `go` to its truth, and gives both.
+fn recorded(runtime: Runtime, arguments: &[&str], output: &Path) -> (Report, Value) {
+    let mut process = Sample::named("starver").launch(runtime, arguments).private_tmp().start();
+    process.wait_for_ready();
+    let pid = process.pid().to_string();
+    let mut recorder = Running::start(clrscope(["record", &pid, "-o", output.to_str().unwrap(), "-p", "threadpool"]));
+    wait_until_recording(output, &mut recorder);
+    process.send_line("go").unwrap();
+    let truth = process.truth(LIMIT);
+    recorder.signal(Signal::INT);
+    recorder.wait().expect(0);
+    process.close_stdin();
+    assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
+    let report = Report::of(output);
+    assert_eq!(report.0["recording"]["dropped"], 0, "{runtime}");
+    (report, truth)
+}
+
+/// The greatest value of a counter of the pool.
+fn most(report: &Report, counter: &str) -> f64 {
+    let values = report.0["threadpool"]["counters"][counter].as_array();
+    let values = values.unwrap_or_else(|| panic!("no {counter} in {}", report.0["threadpool"]["counters"]));
+    values.iter().map(|value| value["value"].as_f64().unwrap()).fold(0.0, f64::max)
+}
+
+/// The culprit is the first: method, state, and that hardly anything else blocks.
+fn assert_blocked(report: &Report, what: &str, method: &str, state: &str) {
+    let first = &report.0["threadpool"]["blocking"][0];
+    let function = &report.0["functions"][first["at"]["function"].as_u64().unwrap() as usize];
+    assert_eq!((&function["method"], &first["state"]), (&method.into(), &state.into()), "{what}: {first}");
+    assert!(first["share"].as_f64().unwrap() > 0.9, "{what}: {first}");
+}
+
+#[test]
+fn a_starved_pool_is_found_with_what_starves_it() {
+    for runtime in sample_runtimes() {
+        let folder = scratch();
+        let output = file(&folder, "starved.clrscope");
+        let arguments = ["--gate", "--sync-over-async", "100", "--milliseconds", "1000", "--seconds", "7"];
+        let (report, truth) = recorded(runtime, &arguments, &output);
+        let pool = &report.0["threadpool"];
+        let what = format!("{runtime}: {truth}: {}", pool["verdict"]);
+        assert_eq!(pool["health"], "starved", "{what}");
+        assert_blocked(&report, &what, truth["blocked_in"].as_str().unwrap(), "task");
+        // The program looks ten times in a second, and the counters once.
+        let number = |name: &str| truth[name].as_f64().unwrap();
+        let queue = most(&report, "queue_length");
+        assert!(queue <= number("longest_queue") && queue > number("longest_queue") * 0.6, "{what}: {queue}");
+        let threads = most(&report, "thread_count");
+        assert!(threads <= number("most_threads") && threads > number("most_threads") * 0.6, "{what}: {threads}");
+        // Why the pool adds workers: .NET 6 and newer see that they block on tasks.
+        let expected = if runtime.major() < 6 { "Starvation" } else { "CooperativeBlocking" };
+        let reasons = &pool["adjustments"];
+        assert_eq!(reasons[0]["reason"], expected, "{what}: {reasons}");
+        let added = reasons[0]["workers"].as_f64().unwrap();
+        assert!((added - number("most_threads")).abs() <= 4.0 + number("most_threads") * 0.2, "{what}: {reasons}");
+        // Workers were blocked for all that the program has measured, and for what had not ended; never for longer than
+        // there were workers.
+        let blocked = pool["time_ns"]["task"].as_f64().unwrap();
+        let most_time = number("most_threads") * (number("seconds") + 1.0) * 1e9;
+        assert!(blocked > number("blocked_ns") * 0.8 && blocked < most_time, "{what}: {blocked}");
+        let text = run(["report", output.to_str().unwrap()]).expect(0).out;
+        for part in ["Thread pool", "Starved", "sync over async", "Starver.Block", "items in the queue", expected] {
+            assert!(text.contains(part), "{runtime}: `{part}` is missing in {text}");
+        }
+        assert!(!text.contains("\nCounters"), "{runtime}: they are in the section of the pool: {text}");
+    }
+}
+
+#[test]
+fn the_same_work_that_awaits_starves_nothing() {
+    for runtime in sample_runtimes() {
+        let folder = scratch();
+        let output = file(&folder, "healthy.clrscope");
+        let arguments = ["--gate", "--healthy", "100", "--milliseconds", "1000", "--seconds", "6"];
+        let (report, truth) = recorded(runtime, &arguments, &output);
+        let pool = &report.0["threadpool"];
+        let what = format!("{runtime}: {truth}: {}", pool["verdict"]);
+        assert_eq!(pool["health"], "healthy", "{what}");
+        assert!(pool["time_ns"]["task"].is_null(), "{what}: {}", pool["time_ns"]);
+        // An item and the rest of it behind its `await`, a hundred times in a second.
+        let completed = most(&report, "completed_items_count");
+        assert!((150.0..320.0).contains(&completed), "{what}: {completed}");
+    }
+}
+
+#[test]
+fn sleep_is_told_from_tasks() {
+    let folder = scratch();
+    let output = file(&folder, "asleep.clrscope");
+    let runtime = Runtime::V9.require();
+    let (report, truth) = recorded(runtime, &["--gate", "--sleep", "60", "--milliseconds", "700", "--seconds", "6"], &output);
+    let what = format!("{truth}: {}", report.0["threadpool"]["verdict"]);
+    assert_eq!(report.0["threadpool"]["health"], "starved", "{what}");
+    assert_blocked(&report, &what, "Sleep", "sleep");
+    let reasons = report.0["threadpool"]["adjustments"].as_array().unwrap();
+    assert!(reasons.iter().any(|row| row["reason"] == "Starvation"), "{what}: {reasons:?}");
+}
+
+#[test]
+fn a_launched_program_is_recorded_from_its_start() {
+    let folder = scratch();
+    let output = file(&folder, "launched.clrscope");
+    let arguments = ["--sync-over-async", "100", "--milliseconds", "1000", "--seconds", "6"];
+    let launch = Sample::named("starver").launch(Runtime::V9.require(), &arguments);
+    let prefix = [common::binary(), "launch", "-q", "-p", "threadpool,counters:interval=2", "-o"];
+    let mut process = launch.under(prefix.into_iter().chain([output.to_str().unwrap(), "--"])).start();
+    process.truth(LIMIT);
+    assert!(process.wait(LIMIT).unwrap().success());
+    let report = Report::of(&output);
+    assert_eq!(report.0["threadpool"]["health"], "starved", "{}", report.0["threadpool"]["verdict"]);
+    assert_blocked(&report, "launched", "Block", "task");
+    // Both profilers get what they need: all counters, as often as the one that wants them more often.
+    let counters = report.0["counters"].as_array().unwrap();
+    let heap = counters.iter().find(|counter| counter["name"] == "gc-heap-size").unwrap();
+    assert!(heap["values"].as_array().unwrap().len() >= 4, "{heap}");
+}
