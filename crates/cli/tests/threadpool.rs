@@ -101,7 +101,8 @@ fn sleep_is_told_from_tasks() {
     let folder = scratch();
     let output = file(&folder, "asleep.clrscope");
     let runtime = Runtime::V9.require();
-    let (report, truth) = recorded(runtime, &["--gate", "--sleep", "60", "--milliseconds", "700", "--seconds", "6"], &output);
+    let (report, truth) =
+        recorded(runtime, &["--gate", "--sleep", "60", "--milliseconds", "700", "--seconds", "6"], &output);
     let what = format!("{truth}: {}", report.0["threadpool"]["verdict"]);
     assert_eq!(report.0["threadpool"]["health"], "starved", "{what}");
     assert_blocked(&report, &what, "Sleep", "sleep");

@@ -173,7 +173,8 @@ fn the_application_of_dotnet_10_has_no_zombies() {
 fn looks_come_as_often_as_asked() {
     let folder = scratch();
     let output = file(&folder, "every.clrscope");
-    let mut process = Sample::named("threader").launch(Runtime::V9.require(), &["--seconds", "30"]).private_tmp().start();
+    let mut process =
+        Sample::named("threader").launch(Runtime::V9.require(), &["--seconds", "30"]).private_tmp().start();
     process.wait_for_ready();
     let pid = process.pid().to_string();
     run(["record", &pid, "-p", "threads:every=3", "-d", "7s", "-o", output.to_str().unwrap()]).expect(0);

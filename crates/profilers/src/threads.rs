@@ -60,12 +60,8 @@ impl Collector for Threads {
             return;
         }
         let threads = tasks.iter().zip(walk.stacks);
-        let threads = threads.map(|(task, stack)| WallSample {
-            os_tid: task.os_tid,
-            stack,
-            cpu: task.run,
-            state: task.state,
-        });
+        let threads =
+            threads.map(|(task, stack)| WallSample { os_tid: task.os_tid, stack, cpu: task.run, state: task.state });
         cx.send(Record::ThreadLook(WallTick { time, stopped: walk.stopped, threads: threads.collect() }));
     }
 }

@@ -15,12 +15,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         time that the world stood still for it is in the report, and never more than a hundredth of the time: \
         where stops take long, ticks are left out, and those that come stand for more time.",
     values: &[ValueSpec { kind: "samples", unit: "count" }, ValueSpec { kind: "wall", unit: "nanoseconds" }],
-    params: &[ParamSpec {
-        name: "rate",
-        help: "Ticks per second",
-        default: "20",
-        kind: ParamKind::Number(1, 100),
-    }],
+    params: &[ParamSpec { name: "rate", help: "Ticks per second", default: "20", kind: ParamKind::Number(1, 100) }],
     // THREADS, SUSPENDS, ENABLE_STACK_SNAPSHOT; DYNAMIC_FUNCTION_UNLOADS.
     events: (0x200 | 0x1_0000 | 0x1000_0000, 0x4),
     event_pipe: &[],

@@ -4,6 +4,7 @@ use super::{
     target::{SystemCall, Target},
     waits,
 };
+use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
 
 /// A thread as the kernel sees it.
@@ -24,9 +25,22 @@ pub(super) struct OsThread {
 }
 
 /// What the last look saw.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Looks {
     last: HashMap<u32, OsThread>,
+    /// How far the time since the machine started is ahead of the recording's clock: nanoseconds of being suspended. Taken
+    /// once, so that one thread has one time of birth.
+    ahead: i64,
+}
+
+impl Default for Looks {
+    fn default() -> Self {
+        let nanos = |clock| {
+            let time = clock_gettime(clock);
+            time.tv_sec.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec)
+        };
+        Self { last: HashMap::new(), ahead: nanos(ClockId::Boottime) - nanos(ClockId::Monotonic) }
+    }
 }
 
 impl Looks {
@@ -36,6 +50,7 @@ impl Looks {
             .thread_times()
             .into_iter()
             .map(|(tid, state, run, born)| {
+                let born = born.saturating_sub(self.ahead);
                 let mut seen = OsThread { tid, state, run, born, call: None, limited: None };
                 match self.last.get(&tid) {
                     // A thread that has not run since is still in the same call.
@@ -92,6 +107,7 @@ mod tests {
         std::thread::sleep(std::time::Duration::from_millis(50));
         let (all, gone) = looks.look(&target);
         assert_eq!(find(all), None);
+        assert!(!gone.contains(&std::process::id()), "one that stays is not another: {gone:?}");
         assert!(gone.contains(&tid), "{gone:?}");
     }
 }

@@ -2,7 +2,6 @@
 
 use super::place::Viewer;
 use diagnostics::proc;
-use rustix::time::{ClockId, clock_gettime};
 use std::{
     cell::RefCell,
     collections::HashMap,
@@ -76,17 +75,16 @@ impl Target {
         SystemCall::parse(&line)
     }
 
-    /// Number, state letter, time on a processor and time of birth of each thread, by ascending number. Times of birth are on
-    /// the recording's clock, exact to a tick of the kernel's (10 ms).
+    /// Number, state letter, time on a processor and time of birth of each thread, by ascending number. Times of birth are
+    /// nanoseconds since the machine started, exact to a tick of the kernel's (10 ms).
     pub fn thread_times(&self) -> Vec<(u32, u8, u64, i64)> {
-        let boot = nanos(clock_gettime(ClockId::Boottime)) - nanos(clock_gettime(ClockId::Monotonic));
         let tick = 1_000_000_000 / i64::try_from(proc::clock_ticks_per_second()).unwrap_or(100).max(1);
         let times = proc::threads(self.pid).unwrap_or_default().into_iter().filter_map(|tid| {
             let stat = proc::thread_stat(self.pid, tid).ok()?;
             // Kernels without scheduler statistics have ticks only.
             let ticks = || (stat.user_ticks + stat.system_ticks).saturating_mul(tick as u64);
             let run = proc::thread_run(self.pid, tid).unwrap_or_else(|_| ticks());
-            let born = i64::try_from(stat.start_ticks).unwrap_or(i64::MAX).saturating_mul(tick).saturating_sub(boot);
+            let born = i64::try_from(stat.start_ticks).unwrap_or(i64::MAX).saturating_mul(tick);
             let state = u8::try_from(stat.state.letter()).unwrap_or(b'?');
             (!stat.state.is_over()).then_some((tid, state, run, born))
         });
@@ -149,10 +147,6 @@ impl SystemCall {
         }
         Some(Self { number, arguments })
     }
-}
-
-fn nanos(time: rustix::time::Timespec) -> i64 {
-    time.tv_sec.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec)
 }
 
 #[cfg(test)]
