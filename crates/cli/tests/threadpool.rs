@@ -101,8 +101,9 @@ fn sleep_is_told_from_tasks() {
     let folder = scratch();
     let output = file(&folder, "asleep.clrscope");
     let runtime = Runtime::V9.require();
-    let (report, truth) =
-        recorded(runtime, &["--gate", "--sleep", "60", "--milliseconds", "700", "--seconds", "6"], &output);
+    // Longer than the half second in which the pool wants to see an item taken.
+    let arguments = ["--gate", "--sleep", "60", "--milliseconds", "2000", "--seconds", "6"];
+    let (report, truth) = recorded(runtime, &arguments, &output);
     let what = format!("{truth}: {}", report.0["threadpool"]["verdict"]);
     assert_eq!(report.0["threadpool"]["health"], "starved", "{what}");
     assert_blocked(&report, &what, "Sleep", "sleep");

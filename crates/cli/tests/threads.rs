@@ -83,10 +83,10 @@ fn zombies_and_leaks_are_found() {
         assert_eq!(method(&report, &starts[0]["at"]), truth["leaked_by"], "{runtime}");
         assert_eq!((&starts[0]["started"], &starts[0]["ended"]), (&leaked.into(), &0.into()), "{runtime}: {starts:?}");
         assert_eq!(starts.iter().filter(|row| row["leak"] == true).count(), 1, "{runtime}: {starts:?}");
-        // The first look may see what attaching starts, such as the thread of the session.
+        // Attaching starts a thread or two, and some of the runtime end when they have nothing to do.
         let looks = array(&report.0["all_threads"]["looks"]);
         let [first, last] = [looks.first(), looks.last()].map(|look| look.unwrap()["threads"].as_u64().unwrap());
-        assert!(last - first >= leaked && last - first <= leaked + 3, "{runtime}: {leaked} leaked: {looks:?}");
+        assert!(last.abs_diff(first + leaked) <= 4, "{runtime}: {leaked} leaked: {looks:?}");
         let of_leak = rows.iter().filter(|row| !row["started_at"].is_null());
         let of_leak = of_leak.filter(|row| method(&report, &row["started_at"]) == truth["leaked_by"]);
         let ids: std::collections::HashSet<u64> = of_leak.filter_map(|row| row["managed_id"].as_u64()).collect();

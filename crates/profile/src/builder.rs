@@ -124,7 +124,7 @@ impl ProfileBuilder {
             SessionRecord::ThreadCreation(creation) => {
                 see(creation.time);
                 if inside(creation.time) {
-                    profile.threads.creations.push(*creation);
+                    profile.threads.add_creation(creation);
                 }
             }
             SessionRecord::PoolSamples(batch) => {

@@ -254,10 +254,12 @@ impl Profile {
             .map(|row| row.count)
             .sum();
         let health = match queued {
-            _ if queue.len() < FEWEST_LOOKS || self.pool.series.is_empty() => PoolHealth::Unknown,
+            _ if queue.len() < FEWEST_LOOKS => PoolHealth::Unknown,
+            // Without a worker that was seen at work, nobody knows why items wait.
+            Some(queued) if queued >= WAITS && at_work_queued == 0 => PoolHealth::Unknown,
             Some(queued) if queued >= WAITS && blocked.1 >= BLOCKED => PoolHealth::Starved,
             _ if added >= MANY_ADDED && blocked.0 >= BLOCKED => PoolHealth::Blocking,
-            Some(queued) if queued >= WAITS && at_work_queued > 0 => PoolHealth::Busy,
+            Some(queued) if queued >= WAITS => PoolHealth::Busy,
             _ => PoolHealth::Healthy,
         };
         PoolSummary { health, queued, blocked, by_state, at_work, limits, started, stopped, adjustments, blocking }

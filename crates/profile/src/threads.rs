@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use session::{FunctionId, Nanos, StackId, ThreadCreation, ThreadId, ThreadLook, ThreadSeen, ThreadState};
 
@@ -28,6 +28,8 @@ pub struct Threads {
     pub counts: Vec<(Nanos, u64)>,
     /// Threads whose start the runtime has told.
     pub creations: Vec<ThreadCreation>,
+    /// Those of them that are workers of the thread pool.
+    of_pool: HashSet<ThreadId>,
 }
 
 impl Threads {
@@ -37,6 +39,14 @@ impl Threads {
             tracks: BTreeMap::new(),
             counts: Vec::new(),
             creations: Vec::new(),
+            of_pool: HashSet::new(),
+        }
+    }
+
+    pub(crate) fn add_creation(&mut self, creation: &ThreadCreation) {
+        self.creations.push(*creation);
+        if creation.pool {
+            self.of_pool.insert(creation.thread);
         }
     }
 
@@ -415,12 +425,11 @@ impl Profile {
             let mut functions = self.tables.functions_of(stack);
             functions.any(|function| POOL_TYPES.contains(&self.tables.function(function).type_name.as_str()))
         };
-        let told = || self.threads.creations.iter().any(|creation| creation.thread == thread && creation.pool);
         if def.os_tid == self.info.pid {
             ThreadRole::Main
         } else if POOL_NAMES.iter().any(|known| name.starts_with(known))
             || track.is_some_and(|track| of_pool(track.first.1.stack) || of_pool(track.last.1.stack))
-            || told()
+            || self.threads.of_pool.contains(&thread)
         {
             ThreadRole::Pool
         } else if name.starts_with(".NET") {

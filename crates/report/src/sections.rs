@@ -910,7 +910,7 @@ pub fn pool_verdict(profile: &Profile, summary: &PoolSummary) -> String {
             "Healthy: items waited in {queued} of the looks at the queue; workers with work were blocked {all} of the time."
         ),
         PoolHealth::Unknown => {
-            "Too little was seen to judge: fewer than three looks at the queue, or no worker.".to_owned()
+            "Too little was seen to judge: fewer than three looks at the queue, or no worker at work.".to_owned()
         }
     }
 }

@@ -45,6 +45,8 @@ enum Seed {
     Samples(bool, u64, Vec<(u64, u32, u32, u64, u8, bool)>),
     Allocations(u64, Vec<(u64, u32, u32, u64, u8, bool)>),
     Contentions(u64, Vec<(u64, u32, u32, u64, u8, bool)>),
+    Look(u64, Vec<(u64, u32, u32, u64, u8, bool)>),
+    Pool(u64, u32, Option<String>),
     Counter(String, bool),
     Values(u64, Vec<f64>),
     Exception(u64, u32, Option<String>),
@@ -67,6 +69,8 @@ fn seed() -> impl Strategy<Value = Seed> {
         (any::<bool>(), any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(c, s, r)| Seed::Samples(c, s, r)),
         (any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(s, r)| Seed::Allocations(s, r)),
         (any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(s, r)| Seed::Contentions(s, r)),
+        (any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(t, r)| Seed::Look(t, r)),
+        (any::<u64>(), any::<u32>(), any::<Option<String>>()).prop_map(|(t, n, r)| Seed::Pool(t, n, r)),
         ("\\PC{0,20}", any::<bool>()).prop_map(|(n, r)| Seed::Counter(n, r)),
         (any::<u64>(), prop::collection::vec(-1e300..1e300, 0..6)).prop_map(|(t, v)| Seed::Values(t, v)),
         (any::<u64>(), any::<u32>(), any::<Option<String>>()).prop_map(|(t, i, m)| Seed::Exception(t, i, m)),
@@ -191,6 +195,26 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                 }
                 SessionRecord::Contentions(batch)
             }
+            Seed::Look(time, rows) if threads > 0 && stacks > 0 => {
+                let seen = |(cpu, id, call, born, os_state, limited): (u64, u32, u32, u64, u8, bool)| ThreadSeen {
+                    thread: ThreadId(id % threads),
+                    stack: StackId(id % stacks),
+                    state: ThreadState::Idle,
+                    os_state,
+                    cpu,
+                    born: born as i64,
+                    call: limited.then_some(call),
+                    limited: Some(limited),
+                };
+                SessionRecord::ThreadLook(ThreadLook { time, threads: rows.into_iter().map(seen).collect() })
+            }
+            Seed::Pool(time, workers, reason) => {
+                let change = match reason {
+                    Some(reason) => PoolChange::Adjusted { workers, throughput: 0.5, reason },
+                    None => PoolChange::Started { active: workers },
+                };
+                SessionRecord::PoolEvent(PoolEvent { time, change })
+            }
             Seed::Counter(name, rate) => SessionRecord::Counter(CounterDef {
                 id: CounterId(next(&mut counters)),
                 source: "S".to_owned(),
@@ -306,6 +330,8 @@ fn mixed() -> Vec<SessionRecord> {
     seeds.extend([
         Seed::Allocations(90, (0..9).map(row).collect()),
         Seed::Contentions(91, (0..9).map(row).collect()),
+        Seed::Look(92, (0..9).map(row).collect()),
+        Seed::Pool(93, 7, Some("Starvation".into())),
         Seed::Exception(17, 0, Some("no".into())),
         Seed::Counts(vec![3, 4]),
         Seed::Gc(1, 2, [1, 2, 3, 4, 5]),
@@ -518,6 +544,23 @@ fn records_that_do_not_fit_are_refused_by_writer_and_reader() {
         ..ContentionBatch::default()
     };
     let ragged_wait = ContentionBatch { lock: vec![], ..wait.clone() };
+    let creation = ThreadCreation {
+        time: 5,
+        thread: ThreadId(0),
+        creator: Some((ThreadId(0), StackId(77))),
+        managed_id: 12,
+        pool: false,
+    };
+    let seen = ThreadSeen {
+        thread: ThreadId(6),
+        stack: StackId(0),
+        state: ThreadState::Sleep,
+        os_state: b'S',
+        cpu: 1,
+        born: -5,
+        call: None,
+        limited: None,
+    };
     let base = mixed();
     let base = &base[..base.len() - 1];
     let cases = [
@@ -532,6 +575,11 @@ fn records_that_do_not_fit_are_refused_by_writer_and_reader() {
         (SessionRecord::Allocations(ragged_allocation), ModelError::RaggedBatch),
         (SessionRecord::Contentions(wait), ModelError::Undefined { kind: "thread", id: 8 }),
         (SessionRecord::Contentions(ragged_wait), ModelError::RaggedBatch),
+        (SessionRecord::ThreadCreation(creation), ModelError::Undefined { kind: "stack", id: 77 }),
+        (
+            SessionRecord::ThreadLook(ThreadLook { time: 5, threads: vec![seen] }),
+            ModelError::Undefined { kind: "thread", id: 6 },
+        ),
         (info(), ModelError::SecondInfo),
     ];
     for (bad, expected) in cases {
