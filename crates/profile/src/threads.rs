@@ -503,6 +503,9 @@ impl Profile {
 
     /// Threads that were started during the recording, by who started them: leaks first, then by their number.
     pub fn start_rows(&self) -> Vec<StartRow> {
+        if self.threads.tracks.is_empty() && self.threads.creations.is_empty() {
+            return Vec::new();
+        }
         let creations: HashMap<ThreadId, &ThreadCreation> =
             self.threads.creations.iter().map(|creation| (creation.thread, creation)).collect();
         let mut groups: BTreeMap<Starter, Vec<(ThreadId, Option<StackId>)>> = BTreeMap::new();

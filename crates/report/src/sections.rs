@@ -749,7 +749,7 @@ fn threads(profile: &Profile, options: &Options) -> Section {
             (of(Standing::Blocked), "did nothing and wait for others (blocked)"),
             (of(Standing::Idle), "had nothing to do (idle)"),
             (of(Standing::Progress), "made progress"),
-            (of(Standing::Unjudged), "were seen too seldom to judge"),
+            (of(Standing::Unjudged), "not judged, being seen too seldom"),
         ])
     ));
     let summary = |values: &[f64]| {
@@ -939,18 +939,14 @@ fn threadpool(profile: &Profile, options: &Options) -> Section {
     section.lead.push(pool_verdict(profile, &summary));
     let mut facts = Vec::new();
     if let Some((min, max)) = summary.limits {
-        facts.push(format!(
-            "between {} and {} workers are allowed",
-            format::count(min.into()),
-            format::count(max.into())
-        ));
+        facts.push(format!("between {} and {} are allowed", format::count(min.into()), format::count(max.into())));
     }
     if summary.started + summary.stopped > 0 {
-        let (started, stopped) = (format::counted(summary.started, "worker"), format::count(summary.stopped));
+        let (started, stopped) = (format::count(summary.started), format::count(summary.stopped));
         facts.push(format!("{started} began, {stopped} ended"));
     }
     if !facts.is_empty() {
-        section.lead.push(format!("{}.", facts.join("; ")));
+        section.lead.push(format!("Workers: {}.", facts.join("; ")));
     }
     let counters = POOL_COUNTERS.iter().filter_map(|(name, word)| {
         let counter = profile.pool_counter(name)?;
