@@ -186,3 +186,20 @@ fn azmcp_answers_on_9_and_10() {
         assert!(process.wait(LIMIT).unwrap().success(), "{runtime}");
     }
 }
+
+#[test]
+fn heapster_tells_what_it_holds() {
+    for runtime in sample_runtimes() {
+        let mut process =
+            Sample::named("heapster").start(runtime, &["--count", "2000", "--chain", "300", "--churn", "1"]);
+        process.wait_for_ready();
+        process.send_line("grow 70").unwrap();
+        process.wait_for_line(LIMIT, |line| line == "grown").unwrap();
+        process.close_stdin();
+        let truth = process.truth(LIMIT);
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}\n{}", process.transcript());
+        let objects = |name: &str| truth["types"][format!("Clrscope.Samples.{name}")]["objects"].as_u64().unwrap();
+        assert_eq!((objects("Held"), objects("Link"), objects("Leaked")), (2000, 300, 70), "{runtime}: {truth}");
+        assert_eq!(truth["finalized"], 0, "{runtime}: nothing that is held is finalized");
+    }
+}

@@ -11,6 +11,7 @@ pub mod call_site;
 mod config;
 mod control;
 pub mod frame;
+pub mod heap;
 mod record;
 pub mod ring;
 mod type_name;
