@@ -4,6 +4,7 @@ use crate::collectors::Collectors;
 use crate::counters::Counters;
 use crate::exception_events::{EventClasses, EventState};
 use crate::exception_layout::ExceptionLayout;
+use crate::heap::Heap;
 use crate::live_threads::LiveThreads;
 use crate::os::clock;
 use crate::os::connection::Wake;
@@ -62,12 +63,15 @@ pub struct Agent {
     /// How far exceptions are followed, where they come as events.
     pub event_state: EventState,
     event_session: Mutex<Option<EventPipeSession>>,
+    /// The look at the heap that is under way.
+    pub heap: Heap,
     collectors: Collectors,
     signals: RwLock<Option<SignalEngine>>,
     threads: Mutex<Threads>,
     stacks: Mutex<Stacks>,
-    /// The sampling thread, and the main one.
+    /// The sampling thread, the one that looks at the heap, and the main one.
     sampler: Mutex<Option<OwnThread>>,
+    looker: Mutex<Option<OwnThread>>,
     main: Mutex<Option<OwnThread>>,
     phase: AtomicU8,
     second: AtomicU32,
@@ -121,10 +125,12 @@ impl Agent {
             event_classes: if by_events(event_mask) { EventClasses::with_room() } else { EventClasses::default() },
             event_state: EventState::default(),
             event_session: Mutex::default(),
+            heap: Heap::default(),
             signals: RwLock::default(),
             threads: Mutex::default(),
             stacks: Mutex::default(),
             sampler: Mutex::default(),
+            looker: Mutex::default(),
             main: Mutex::default(),
             phase: AtomicU8::new(Phase::Starting as u8),
             second: AtomicU32::new(0),
@@ -316,6 +322,20 @@ impl Agent {
         }
     }
 
+    /// Keeps the thread that looks at the heap for [`Self::stop_looking`].
+    pub fn keep_looker(&self, thread: OwnThread) {
+        *lock(&self.looker) = Some(thread);
+    }
+
+    /// Waits until the thread that looks at the heap has ended, which it does as the session stops. A look that is under
+    /// way ends early.
+    pub fn stop_looking(&self) {
+        let looker = lock(&self.looker).take();
+        if let Some(looker) = looker {
+            looker.join();
+        }
+    }
+
     /// Keeps the main thread for [`Self::join`].
     pub fn keep_main(&self, thread: OwnThread) {
         *lock(&self.main) = Some(thread);
@@ -324,6 +344,7 @@ impl Agent {
     /// Waits until no thread of the session is left.
     pub fn join(&self) {
         self.stop_sampling();
+        self.stop_looking();
         let main = lock(&self.main).take();
         if let Some(main) = main {
             main.join();

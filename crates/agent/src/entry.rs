@@ -13,8 +13,8 @@ use crate::runtime::Runtime;
 use crate::{exception_events, launch, writer};
 use com::codes::CORPROF_E_PROFILER_CANCEL_ACTIVATION;
 use com::hresult::{E_FAIL, E_INVALIDARG};
-use corprof::callback::{CollectedGenerations, DeliveredEvent, GcReason, SuspendReason};
-use corprof::ids::{FunctionId, ModuleId, ObjectId, ThreadId};
+use corprof::callback::{CollectedGenerations, DeliveredEvent, DependentReferences, GcReason, Roots, SuspendReason};
+use corprof::ids::{ClassId, FunctionId, ModuleId, ObjectId, RawObjectId, ThreadId};
 use corprof::{CallbackCx, EventMask, HResult, PanicReport, Profiler, ProfilerCallback, ProfilerInfo, Utf16};
 use profilers::{Function, Object};
 use std::cell::Cell;
@@ -60,8 +60,9 @@ impl Entry {
         if exceptions_by_events && wanted.contains(EventMask::EXCEPTIONS) {
             wanted = wanted.without(EventMask::EXCEPTIONS).union(EventMask::EVENT_PIPE);
         }
-        // Both forbid something for ever: ReJIT the detach, and full collection events the concurrent collector.
-        let never = EventMask::ENABLE_REJIT.union(EventMask::GC);
+        // Forbids the detach for ever. Full collection events (GC) forbid the concurrent collector until then; only the
+        // profiler that cannot do without them asks for them, and only the main one may.
+        let never = EventMask::ENABLE_REJIT;
         let legal = if config.launched { wanted } else { both(wanted, EventMask::AFTER_ATTACH) };
         let legal = if self.notify_only { both(legal, EventMask::NOTIFICATION_ONLY) } else { legal };
         legal.without(never)
@@ -227,16 +228,49 @@ impl ProfilerCallback for Entry {
 
     fn runtime_resume_finished(&self, _cx: &CallbackCx<'_>) {
         let start = self.suspended.swap(0, Relaxed);
+        if let Some(agent) = self.agent() {
+            agent.heap.resumed(clock::monotonic());
+        }
         if let Some(agent) = self.running() {
             Self::work(agent, RuntimeWorkKind::Suspended, start);
         }
     }
 
-    fn garbage_collection_started(&self, _: &CallbackCx<'_>, _: CollectedGenerations<'_>, _: GcReason) {
-        self.collecting.store(clock::monotonic(), Relaxed);
+    fn garbage_collection_started(&self, _: &CallbackCx<'_>, collected: CollectedGenerations<'_>, reason: GcReason) {
+        let now = clock::monotonic();
+        self.collecting.store(now, Relaxed);
+        if let Some(agent) = self.agent() {
+            let suspended = self.suspended.load(Relaxed);
+            agent.heap.collection_started(collected, reason, if suspended == 0 { now } else { suspended });
+        }
+    }
+
+    fn root_references2(&self, _cx: &CallbackCx<'_>, roots: Roots<'_>) {
+        if let Some(agent) = self.agent() {
+            agent.heap.roots(agent, roots);
+        }
+    }
+
+    fn conditional_weak_table_element_references(&self, _cx: &CallbackCx<'_>, references: DependentReferences<'_>) {
+        if let Some(agent) = self.agent() {
+            agent.heap.dependent(agent, references);
+        }
+    }
+
+    fn object_references(
+        &self,
+        _cx: &CallbackCx<'_>,
+        object: RawObjectId,
+        class: ClassId,
+        references: &[RawObjectId],
+    ) -> bool {
+        self.agent().is_some_and(|agent| agent.heap.object(agent, object, class, references))
     }
 
     fn garbage_collection_finished(&self, _cx: &CallbackCx<'_>) {
+        if let Some(agent) = self.agent() {
+            agent.heap.collection_finished(agent);
+        }
         let start = self.collecting.swap(0, Relaxed);
         if let Some(agent) = self.running() {
             Self::work(agent, RuntimeWorkKind::Gc, start);
@@ -264,6 +298,12 @@ impl ProfilerCallback for Entry {
         });
         if let (Some(agent), Ok(start)) = (self.running(), start) {
             Self::work(agent, RuntimeWorkKind::Jit, start);
+        }
+    }
+
+    fn module_unload_started(&self, _cx: &CallbackCx<'_>, _module: ModuleId) {
+        if let Some(agent) = self.agent() {
+            agent.heap.module_goes();
         }
     }
 

@@ -1,7 +1,8 @@
 //! The library inside the target process.
 //!
 //! The runtime loads it, by attach or at start, and makes an [`entry::Entry`]. That starts one thread which talks
-//! to clrscope ([`writer`]) and, where a profiler needs it, one that suspends and walks ([`ticks`]). When clrscope
+//! to clrscope ([`writer`]) and, where a profiler needs it, one that suspends and walks ([`ticks`]) and one that
+//! looks at the heap ([`heap`]). When clrscope
 //! says so, or is gone, everything is stopped and the runtime is asked to let go; it then unloads the library.
 //!
 //! Linux only: on other systems this crate is empty.
@@ -18,6 +19,7 @@ pub mod entry;
 pub mod exception_events;
 pub mod exception_layout;
 pub mod grounds;
+pub mod heap;
 pub mod launch;
 pub mod live_threads;
 pub mod memory;

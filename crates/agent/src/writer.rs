@@ -28,8 +28,8 @@ const MOST_VISITS: u32 = 10;
 const VISIT_INTERVAL: Nanos = 200_000_000;
 /// Nanoseconds between two unasked status records.
 const STATUS_INTERVAL: Nanos = 1_000_000_000;
-/// Longest time that a write may wait for clrscope, milliseconds: a stopped clrscope must not keep us for ever.
-const WRITE_LIMIT: i32 = 10_000;
+/// Longest time that writing a frame may take: a stopped clrscope must not keep us for ever.
+const WRITE_LIMIT: Nanos = 10_000_000_000;
 
 /// Runs a session to its end, and asks the runtime to let us go.
 pub fn run(agent: &Arc<Agent>) {
@@ -46,6 +46,7 @@ pub fn run(agent: &Arc<Agent>) {
         Counters::add(&agent.counters.panics, 1);
     }
     agent.stop_sampling();
+    agent.stop_looking();
     agent.stop_signals();
     exception_events::stop(agent);
     agent.finish();
@@ -212,6 +213,7 @@ impl<'a> Writer<'a> {
             self.start_signals()?;
         }
         self.start_ticks();
+        self.start_looks();
         if agent.exceptions_by_events() {
             match exception_events::start(agent) {
                 Ok(()) => self.storm = Some(Storm::new(clock::monotonic())),
@@ -237,6 +239,18 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// Starts the thread that looks at the heap, where that is wanted.
+    fn start_looks(&mut self) {
+        let agent = self.agent;
+        let Some(settings) = profilers::heap::HeapSettings::of(&agent.config) else { return };
+        let (for_thread, outgoing) = (Arc::clone(agent), self.connection.outgoing().clone());
+        let looks = move || crate::heap::run(&for_thread, &outgoing, settings);
+        match OwnThread::spawn("clrscope-heap", looks) {
+            Ok(thread) => agent.keep_looker(thread),
+            Err(error) => agent.log(LogLevel::Error, format!("no looks at the heap: {error}")),
+        }
+    }
+
     fn start_signals(&mut self) -> Result<(), Gone> {
         let agent = self.agent;
         let engine = match agent.config.cpu {
@@ -252,7 +266,9 @@ impl<'a> Writer<'a> {
         };
         let (layout, ring) = engine.ring();
         self.send()?;
-        self.connection.write_with_descriptor(&Record::SampleRing(layout), ring).map_err(|_| Gone)?;
+        let mut turn = self.connection.turn().map_err(|_| Gone)?;
+        turn.write_with_descriptor(&Record::SampleRing(layout), ring).map_err(|_| Gone)?;
+        drop(turn);
         agent.keep_signals(engine);
         // Threads that begin from now on see to themselves. All others are known once the events are read.
         self.drain()?;
@@ -290,6 +306,7 @@ impl<'a> Writer<'a> {
     fn end(&mut self, reason: Result<ByeReason, Gone>) {
         self.agent.advance(Phase::Stopping);
         self.agent.stop_sampling();
+        self.agent.stop_looking();
         self.agent.with_signals(SignalEngine::disarm);
         exception_events::stop(self.agent);
         let Ok(reason) = reason else { return };
@@ -414,7 +431,7 @@ impl<'a> Writer<'a> {
         dropped.extend(self.dropped.iter().map(|(reason, count)| ((*reason).to_owned(), *count)));
         let mut counters = agent.counters.list();
         counters.push(("events".to_owned(), agent.events.passed()));
-        let mut memory = agent.held_memory() + self.resolver.memory();
+        let mut memory = agent.held_memory() + self.resolver.memory() + agent.heap.memory();
         agent.with_signals(|engine| {
             let (full, off_stack) = engine.dropped();
             dropped.push(("samples, ring full".to_owned(), full));
@@ -451,7 +468,11 @@ impl<'a> Writer<'a> {
     }
 
     fn send(&mut self) -> Result<(), Gone> {
-        self.frame.write_to(&mut self.connection).map_err(|_| Gone)
+        if self.frame.is_empty() {
+            return Ok(());
+        }
+        let mut turn = self.connection.turn().map_err(|_| Gone)?;
+        self.frame.write_to(&mut turn).map_err(|_| Gone)
     }
 }
 
@@ -488,7 +509,7 @@ impl FlushCx for Flush<'_> {
 /// Says that the process is not to be profiled, and why: a connection of its own, for there is no session.
 pub fn say_skipped(config: &wire::SessionConfig, hello: Hello, why: &str) {
     let Ok(mut connection) = Connection::open(&config.socket, CONNECT_LIMIT / 4) else { return };
-    connection.set_write_limit(200);
+    connection.set_write_limit(200_000_000);
     let mut frame = FrameBuilder::default();
     let message = format!("not profiled: {why}");
     let bye = Bye { reason: ByeReason::Skipped, status: Status::default() };
@@ -497,7 +518,9 @@ pub fn say_skipped(config: &wire::SessionConfig, hello: Hello, why: &str) {
             return;
         }
     }
-    let _ = frame.write_to(&mut connection);
+    if let Ok(mut turn) = connection.turn() {
+        let _ = frame.write_to(&mut turn);
+    }
 }
 
 impl Agent {

@@ -7,6 +7,7 @@ use core::ffi::c_void;
 use core::fmt;
 use core::marker::PhantomData;
 
+use com::hresult::E_FAIL;
 use com::{Guid, HResult, IUnknown, InterfaceRef};
 
 use crate::abi::*;
@@ -301,6 +302,19 @@ macro_rules! callbacks {
             fn jit_inlining(&self, cx: &CallbackCx<'_>, caller: FunctionId, callee: FunctionId) -> bool {
                 true
             }
+
+            /// An object that survives and what its fields refer to. `false` ends the telling of objects for this
+            /// collection. (GC)
+            #[doc(alias = "ObjectReferences")]
+            fn object_references(
+                &self,
+                cx: &CallbackCx<'_>,
+                object: RawObjectId,
+                class: ClassId,
+                references: &[RawObjectId],
+            ) -> bool {
+                true
+            }
         }
 
         impl<P: ProfilerCallback + ?Sized> ProfilerCallback for std::sync::Arc<P> {
@@ -316,6 +330,16 @@ macro_rules! callbacks {
 
             fn jit_inlining(&self, cx: &CallbackCx<'_>, caller: FunctionId, callee: FunctionId) -> bool {
                 (**self).jit_inlining(cx, caller, callee)
+            }
+
+            fn object_references(
+                &self,
+                cx: &CallbackCx<'_>,
+                object: RawObjectId,
+                class: ClassId,
+                references: &[RawObjectId],
+            ) -> bool {
+                (**self).object_references(cx, object, class, references)
             }
         }
 
@@ -479,17 +503,6 @@ callbacks! {
                 classes: slice(classes, count),
                 counts: slice(counts, count),
             });
-        /// An object that survives and what its fields refer to. (GC)
-        fn ObjectReferences(
-            object: RawObjectId,
-            class: ClassId,
-            count: u32,
-            references: *const RawObjectId,
-        ) => object_references(
-            object: RawObjectId = object,
-            class: ClassId = class,
-            references: &[RawObjectId] = slice(references, count),
-        );
         /// Roots, without anything about them. `root_references2` says more.
         fn RootReferences(count: u32, objects: *const RawObjectId)
             => root_references(objects: &[RawObjectId] = slice(objects, count));
@@ -577,6 +590,20 @@ callbacks! {
                     *should_inline = BOOL::from(answer);
                 }
             })
+        }
+
+        unsafe fn ObjectReferences(
+            &self,
+            object: RawObjectId,
+            class: ClassId,
+            count: u32,
+            references: *const RawObjectId,
+        ) -> HResult {
+            // SAFETY: null or that many references, which stay what they are during the call.
+            let references = unsafe { slice(references, count) };
+            let mut goes_on = true;
+            let code = self.tell(|profiler, cx| goes_on = profiler.object_references(cx, object, class, references));
+            if goes_on { code } else { E_FAIL }
         }
     }
 

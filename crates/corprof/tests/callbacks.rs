@@ -41,6 +41,9 @@ impl Recorder {
     }
 }
 
+/// After this class the recorder wants to hear of no more objects.
+const ENOUGH: ClassId = ClassId(0xe);
+
 /// Methods that note their name and arguments.
 macro_rules! notes {
     ($($name:ident($($arg:ident: $ty:ty),*);)*) => {
@@ -95,7 +98,6 @@ impl ProfilerCallback for Recorder {
         runtime_thread_suspended(thread: ThreadId);
         runtime_thread_resumed(thread: ThreadId);
         object_allocated(object: ObjectId<'_>, class: ClassId);
-        object_references(object: RawObjectId, class: ClassId, references: &[RawObjectId]);
         root_references(objects: &[RawObjectId]);
         exception_search_function_enter(function: FunctionId);
         exception_search_function_leave();
@@ -132,6 +134,11 @@ impl ProfilerCallback for Recorder {
     fn exception_thrown(&self, cx: &CallbackCx<'_>, exception: ObjectId<'_>) {
         self.note("exception_thrown", &[&exception, &cx.info().class_of(exception).ok()]);
         assert!(!self.panics_on_exception, "a profiler's mistake");
+    }
+
+    fn object_references(&self, _: &CallbackCx<'_>, object: RawObjectId, class: ClassId, refs: &[RawObjectId]) -> bool {
+        self.note("object_references", &[&object, &class, &refs]);
+        class != ENOUGH
     }
 
     fn moved_references(&self, _: &CallbackCx<'_>, ranges: MovedRanges<'_, u32>) {
@@ -420,6 +427,15 @@ fn every_callback_arrives_with_its_arguments() {
             "root_references2(Some(RawObjectId(0x20)), COR_PRF_GC_ROOT_KIND(3), COR_PRF_GC_ROOT_FLAGS(2), None, Some(GcHandleId(0x9)))",
         ]
     );
+}
+
+#[test]
+fn who_has_heard_enough_of_objects_hears_no_more() {
+    let loaded = launched();
+    // SAFETY: the array has the length that is passed with it.
+    let code = unsafe { loaded.raw().ObjectReferences(OBJECTS[0], ENOUGH, 2, OBJECTS.as_ptr()) };
+    assert_eq!(code, E_FAIL);
+    assert_eq!(loaded.profiler().take().len(), 1);
 }
 
 #[test]

@@ -161,6 +161,11 @@ impl ProfileBuilder {
                 let run = profile.info.profilers.iter_mut().find(|run| run.id == *profiler);
                 run.into_iter().for_each(|run| run.engine.clone_from(engine));
             }
+            // Looks at the heap are no part of a profile.
+            SessionRecord::HeapBegin { time, .. } => see(*time),
+            SessionRecord::HeapChunk { .. } | SessionRecord::HeapClasses { .. } | SessionRecord::HeapMethods { .. } => {
+            }
+            SessionRecord::HeapEnd(end) => see(end.time),
             SessionRecord::End(end) => {
                 see(end.time);
                 profile.end = Some(end.clone());

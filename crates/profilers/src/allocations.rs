@@ -33,6 +33,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
             runtimes: (0, 9),
         },
     ],
+    main_slot: false,
     since: 3,
     attach: true,
 };

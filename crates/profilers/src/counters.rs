@@ -44,6 +44,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
             runtimes: EventPipeSpec::ALL,
         },
     ],
+    main_slot: false,
     since: 3,
     attach: true,
 };

@@ -15,6 +15,8 @@ pub struct ProfilerSpec {
     pub events: (u32, u32),
     /// EventPipe providers that clrscope listens to from outside.
     pub event_pipe: &'static [EventPipeSpec],
+    /// Whether it needs the runtime's one slot for a profiler that may do everything, and cannot be beside another.
+    pub main_slot: bool,
     /// Lowest major version of .NET (3 means .NET Core 3.1).
     pub since: u16,
     /// Whether it can be attached to a running process, or needs a launch.

@@ -39,6 +39,18 @@ pub enum RecordError {
         /// Why.
         reason: String,
     },
+    /// A profiler was asked for that needs the main slot, and another one has it.
+    #[error(
+        "the profiler {profiler} needs the runtime's one slot for a profiler that may do everything, and in process {pid} \
+        another profiler holds it (an APM agent, or another look at the heap): take the look when that has ended, or \
+        start the process without the other profiler"
+    )]
+    MainSlotTaken {
+        /// The process.
+        pid: u32,
+        /// The profiler that needs it.
+        profiler: &'static str,
+    },
     /// The agent was loaded but did not connect.
     #[error("the agent was loaded into process {pid} but did not connect within {limit:?}: {hint}")]
     NoHello {
@@ -107,7 +119,11 @@ impl RecordError {
     /// The exit code that the command line gives for it; docs/cli.md lists them.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Port(_) | Self::StaleAgent { .. } | Self::NoHello { .. } | Self::AgentFailed { .. } => 4,
+            Self::Port(_)
+            | Self::MainSlotTaken { .. }
+            | Self::StaleAgent { .. }
+            | Self::NoHello { .. }
+            | Self::AgentFailed { .. } => 4,
             Self::Exited { .. } | Self::NothingProfiled { .. } => 5,
             Self::NoPlace { .. } | Self::Output { .. } | Self::AgentFile { .. } | Self::Io { .. } => 6,
             Self::Engine { .. } | Self::Unsupported(_) => 7,

@@ -109,7 +109,60 @@ pub enum SessionRecord {
     PoolSamples(SampleBatch),
     /// Something that happened to the thread pool.
     PoolEvent(PoolEvent),
+    /// A look at the heap begins.
+    HeapBegin {
+        /// Number of the look, from 0.
+        look: u32,
+        /// When it was asked for.
+        time: Nanos,
+    },
+    /// Part of the look that has begun: objects, references, roots, strings in the format of clrscope's crate
+    /// `wire::heap`.
+    HeapChunk {
+        /// Number of the look.
+        look: u32,
+        /// At most [`MAX_HEAP_CHUNK`] bytes.
+        #[serde(with = "crate::bytes")]
+        bytes: Vec<u8>,
+    },
+    /// Classes of the look that has begun. They come after the chunks that name them.
+    HeapClasses {
+        /// Number of the look.
+        look: u32,
+        /// The runtime's number of the class (`ClassID`), full name, and name of the assembly, empty where that is not
+        /// known.
+        classes: Vec<(u64, String, String)>,
+    },
+    /// Methods whose variables are roots of the look that has begun.
+    HeapMethods {
+        /// Number of the look.
+        look: u32,
+        /// The runtime's number of the method (`FunctionID`), and its full name.
+        methods: Vec<(u64, String)>,
+    },
+    /// A look has ended.
+    HeapEnd(HeapEnd),
 }
+
+/// How a look at the heap ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeapEnd {
+    /// Number of the look.
+    pub look: u32,
+    /// When.
+    pub time: Nanos,
+    /// How long the world stood still for it; 0 if that is not known.
+    pub paused: Nanos,
+    /// Objects seen.
+    pub objects: u64,
+    /// Whether every object and every root was seen.
+    pub complete: bool,
+    /// Why not; also, in a complete look, what else is missing.
+    pub reason: Option<String>,
+}
+
+/// Largest [`SessionRecord::HeapChunk`], in bytes.
+pub const MAX_HEAP_CHUNK: usize = 1 << 20;
 
 /// What was recorded, where and how.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -110,6 +110,8 @@ impl Sink for LiveSink {
                 }
                 Err(TrySendError::Disconnected(_)) => true,
             },
+            // Large, and of no use before the look is over: looks are read from files.
+            SessionRecord::HeapChunk { .. } => false,
             _ => sender.send(record.clone()).is_err(),
         };
         if gone {

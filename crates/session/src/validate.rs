@@ -1,6 +1,6 @@
 use crate::{
-    AllocationBatch, ContentionBatch, FrameId, FunctionId, ModuleId, SampleBatch, SessionRecord, StackId, ThreadId,
-    TypeId,
+    AllocationBatch, ContentionBatch, FrameId, FunctionId, MAX_HEAP_CHUNK, ModuleId, SampleBatch, SessionRecord,
+    StackId, ThreadId, TypeId,
 };
 
 /// How a record breaks the rules of the stream.
@@ -44,6 +44,26 @@ pub enum ModelError {
     /// The columns of a batch of samples have different lengths.
     #[error("the columns of a batch of samples have different lengths")]
     RaggedBatch,
+    /// Part of a look at the heap came while that look was not under way.
+    #[error("part of look {look} at the heap came while that was not under way")]
+    NoLook {
+        /// The look.
+        look: u32,
+    },
+    /// A look at the heap began while another was under way.
+    #[error("a look at the heap began while look {look} was under way")]
+    LookUnderWay {
+        /// The one that was under way.
+        look: u32,
+    },
+    /// A part of a look at the heap is too large.
+    #[error("part of a look at the heap has {size} bytes, over the limit of {limit}")]
+    LargeChunk {
+        /// Its size.
+        size: usize,
+        /// The limit.
+        limit: usize,
+    },
 }
 
 /// Checks that records come as the model says: `Info` first, ids without gaps, definitions before use, nothing after
@@ -59,6 +79,9 @@ pub struct Validator {
     stacks: u32,
     types: u32,
     counters: u32,
+    looks: u32,
+    /// The look at the heap that is under way.
+    look: Option<u32>,
 }
 
 fn define(kind: &'static str, next: &mut u32, id: u32) -> Result<(), ModelError> {
@@ -161,6 +184,25 @@ impl Validator {
             | SessionRecord::Observer(_)
             | SessionRecord::Note { .. }
             | SessionRecord::Engine { .. } => Ok(()),
+            SessionRecord::HeapBegin { look, .. } => {
+                if let Some(look) = self.look {
+                    return Err(ModelError::LookUnderWay { look });
+                }
+                define("look", &mut self.looks, *look)?;
+                self.look = Some(*look);
+                Ok(())
+            }
+            SessionRecord::HeapChunk { look, bytes } => {
+                self.look(*look)?;
+                let (size, limit) = (bytes.len(), MAX_HEAP_CHUNK);
+                if size > limit { Err(ModelError::LargeChunk { size, limit }) } else { Ok(()) }
+            }
+            SessionRecord::HeapClasses { look, .. } | SessionRecord::HeapMethods { look, .. } => self.look(*look),
+            SessionRecord::HeapEnd(end) => {
+                self.look(end.look)?;
+                self.look = None;
+                Ok(())
+            }
             SessionRecord::End(_) => {
                 self.end = true;
                 Ok(())
@@ -206,6 +248,10 @@ impl Validator {
         Ok(())
     }
 
+    fn look(&self, look: u32) -> Result<(), ModelError> {
+        if self.look == Some(look) { Ok(()) } else { Err(ModelError::NoLook { look }) }
+    }
+
     fn thread(&self, id: ThreadId) -> Result<(), ModelError> {
         defined("thread", self.threads, id.0)
     }
@@ -228,5 +274,53 @@ impl Validator {
 
     fn ty(&self, id: TypeId) -> Result<(), ModelError> {
         defined("type", self.types, id.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Entry, HeapEnd, SessionInfo};
+
+    fn begun() -> Validator {
+        let mut validator = Validator::new();
+        let info = SessionInfo {
+            tool_version: String::new(),
+            pid: 1,
+            process_name: String::new(),
+            command_line: String::new(),
+            runtime: String::new(),
+            platform: String::new(),
+            entry: Entry::Attached,
+            start_unix_ms: 0,
+            start: 0,
+            cpus: 1,
+            profilers: vec![],
+        };
+        validator.check(&SessionRecord::Info(info)).unwrap();
+        validator
+    }
+
+    #[test]
+    fn the_parts_of_a_look_come_while_it_is_under_way() {
+        let begin = |look| SessionRecord::HeapBegin { look, time: 0 };
+        let chunk = |look, size| SessionRecord::HeapChunk { look, bytes: vec![0; size] };
+        let end = |look| {
+            SessionRecord::HeapEnd(HeapEnd { look, time: 0, paused: 0, objects: 0, complete: true, reason: None })
+        };
+        let mut validator = begun();
+        assert_eq!(validator.check(&chunk(0, 1)), Err(ModelError::NoLook { look: 0 }));
+        assert!(matches!(validator.check(&begin(1)), Err(ModelError::OutOfOrder { kind: "look", id: 1, expected: 0 })));
+        validator.check(&begin(0)).unwrap();
+        assert_eq!(validator.check(&begin(1)), Err(ModelError::LookUnderWay { look: 0 }));
+        validator.check(&chunk(0, MAX_HEAP_CHUNK)).unwrap();
+        assert!(matches!(validator.check(&chunk(0, MAX_HEAP_CHUNK + 1)), Err(ModelError::LargeChunk { .. })));
+        assert_eq!(validator.check(&chunk(1, 1)), Err(ModelError::NoLook { look: 1 }));
+        validator.check(&SessionRecord::HeapClasses { look: 0, classes: vec![] }).unwrap();
+        assert_eq!(validator.check(&end(1)), Err(ModelError::NoLook { look: 1 }));
+        validator.check(&end(0)).unwrap();
+        assert_eq!(validator.check(&end(0)), Err(ModelError::NoLook { look: 0 }));
+        validator.check(&begin(1)).unwrap();
+        validator.check(&SessionRecord::HeapMethods { look: 1, methods: vec![] }).unwrap();
     }
 }

@@ -49,6 +49,7 @@ enum Seed {
     Pool(u64, u32, Option<String>),
     Counter(String, bool),
     Values(u64, Vec<f64>),
+    Look(Vec<Vec<u8>>, Vec<(u64, String, String)>, Option<String>),
     Exception(u64, u32, Option<String>),
     Counts(Vec<u64>),
     Gc(u32, u8, [u64; 5]),
@@ -73,6 +74,12 @@ fn seed() -> impl Strategy<Value = Seed> {
         (any::<u64>(), any::<u32>(), any::<Option<String>>()).prop_map(|(t, n, r)| Seed::Pool(t, n, r)),
         ("\\PC{0,20}", any::<bool>()).prop_map(|(n, r)| Seed::Counter(n, r)),
         (any::<u64>(), prop::collection::vec(-1e300..1e300, 0..6)).prop_map(|(t, v)| Seed::Values(t, v)),
+        (
+            prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..4),
+            prop::collection::vec((any::<u64>(), "\\PC{0,20}", "\\PC{0,20}"), 0..4),
+            any::<Option<String>>(),
+        )
+            .prop_map(|(b, c, r)| Seed::Look(b, c, r)),
         (any::<u64>(), any::<u32>(), any::<Option<String>>()).prop_map(|(t, i, m)| Seed::Exception(t, i, m)),
         prop::collection::vec(any::<u64>(), 0..4).prop_map(Seed::Counts),
         (any::<u32>(), 0..3u8, any::<[u64; 5]>()).prop_map(|(n, g, s)| Seed::Gc(n, g, s)),
@@ -111,7 +118,7 @@ const KINDS: [FunctionKind; 9] = [
 /// Makes valid records of seeds: references are taken modulo what is defined, and left out where nothing is.
 fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
     let (mut threads, mut modules, mut functions, mut frames, mut stacks, mut types) = (0, 0, 0, 0, 0, 0);
-    let mut counters = 0;
+    let (mut counters, mut looks) = (0, 0);
     let next = |count: &mut u32| {
         *count += 1;
         *count - 1
@@ -227,6 +234,22 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
             Seed::Values(time, values) if counters > 0 => {
                 let values = (0..counters).cycle().zip(values).map(|(id, value)| (CounterId(id), value));
                 SessionRecord::CounterValues { time, values: values.collect() }
+            }
+            Seed::Look(chunks, classes, reason) => {
+                let look = next(&mut looks);
+                records.push(SessionRecord::HeapBegin { look, time: 1 });
+                records.extend(chunks.into_iter().map(|bytes| SessionRecord::HeapChunk { look, bytes }));
+                let methods = classes.iter().map(|(id, name, _)| (*id, name.clone())).collect();
+                records.push(SessionRecord::HeapClasses { look, classes });
+                records.push(SessionRecord::HeapMethods { look, methods });
+                SessionRecord::HeapEnd(HeapEnd {
+                    look,
+                    time: 2,
+                    paused: 1,
+                    objects: 3,
+                    complete: reason.is_none(),
+                    reason,
+                })
             }
             Seed::Exception(time, id, message) if threads > 0 && stacks > 0 && types > 0 => {
                 SessionRecord::Exception(ExceptionSample {

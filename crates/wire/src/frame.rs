@@ -91,6 +91,20 @@ pub fn write<M: Serialize>(out: &mut impl Write, message: &M) -> Result<(), Fram
     frame.write_to(out)
 }
 
+/// What stands before the bytes of a [`crate::Record::HeapChunk`] that is a frame of its own: so these can be written from
+/// where they are. `length` is at most [`crate::heap::MAX_CHUNK`].
+pub fn head_of_chunk(look: u32, objects: u64, length: usize) -> Vec<u8> {
+    let empty = crate::Record::HeapChunk { look, objects, bytes: Vec::new() };
+    // Encoding into a growing vector fails only for types whose length is unknown, and there are none here.
+    let mut record = postcard::to_stdvec(&empty).unwrap_or_default();
+    // The length of no bytes is the last one.
+    record.pop();
+    record.extend(postcard::to_stdvec(&length).unwrap_or_default());
+    let mut head = ((record.len() + length) as u32).to_le_bytes().to_vec();
+    head.extend(record);
+    head
+}
+
 /// Reads one frame and decodes all messages in it.
 pub fn read<M: DeserializeOwned>(input: &mut impl Read) -> Result<Vec<M>, FrameError> {
     let mut length = [0; 4];
@@ -156,6 +170,20 @@ mod tests {
         write(&mut bytes, &Control::Resolve { executed: vec![5; 100], guessed: vec![] }).unwrap();
         for length in 1..bytes.len() {
             assert!(matches!(read::<Control>(&mut &bytes[..length]), Err(FrameError::Io(_))), "cut at {length}");
+        }
+    }
+
+    #[test]
+    fn a_chunk_can_be_written_from_where_it_is() {
+        for length in [0, 1, 127, 128, crate::heap::MAX_CHUNK] {
+            let chunk = vec![0xa5; length];
+            let mut bytes = head_of_chunk(7, u64::MAX, length);
+            bytes.extend(&chunk);
+            let record = Record::HeapChunk { look: 7, objects: u64::MAX, bytes: chunk };
+            assert_eq!(read::<Record>(&mut bytes.as_slice()).unwrap(), [record.clone()], "{length} bytes");
+            let mut whole = Vec::new();
+            write(&mut whole, &record).unwrap();
+            assert_eq!(bytes, whole);
         }
     }
 

@@ -11,13 +11,16 @@
 //! other     = …11   then four bits of kind, and flags
 //! ```
 //!
-//! Classes are kept in [`SLOTS`] slots on both sides, each with the size that its last object had. Varints are
+//! A string that is the last object itself has no address. Classes are kept in [`SLOTS`] slots on both sides, each with the size that its last object had. Varints are
 //! LEB128, as postcard's.
 
 use std::hash::Hasher;
 
 /// Bytes that any one item takes at most.
 pub const MAX_ITEM: usize = 512;
+
+/// Largest chunk. In a frame it must leave room for what stands around it.
+pub const MAX_CHUNK: usize = crate::frame::MAX_FRAME / 2;
 
 /// UTF-16 units of a string that are sent as text at most.
 pub const MAX_TEXT: usize = 80;
@@ -88,7 +91,7 @@ pub enum HeapItem<'a> {
         /// Its beginning, up to [`MAX_TEXT`] units. Sent when a hash is met the second time, and perhaps again.
         text: Option<&'a str>,
     },
-    /// The value of a field that was asked for.
+    /// The value of a field that was asked for. No agent sends it yet.
     Field {
         /// The object.
         object: u64,
@@ -357,8 +360,11 @@ impl Encoder {
         if !self.has_room() {
             return;
         }
-        self.head(if text.is_some() { STRING_WITH_TEXT } else { STRING }, 0);
-        self.varint(address);
+        let here = address == self.state.object;
+        self.head(if text.is_some() { STRING_WITH_TEXT } else { STRING }, u64::from(here));
+        if !here {
+            self.varint(address);
+        }
         self.word(hash);
         self.varint(u64::from(length));
         if let Some(text) = text {
@@ -429,6 +435,7 @@ impl<'a> Iterator for Decoder<'a> {
 }
 
 const CUT: &str = "it ends within an item";
+const FLAGS: &str = "flags without a meaning";
 
 impl<'a> Decoder<'a> {
     fn item(&mut self) -> Result<HeapItem<'a>, &'static str> {
@@ -440,7 +447,7 @@ impl<'a> Decoder<'a> {
             return self.object(head >> 2);
         }
         let flags = head >> 6;
-        let plain = |item| if flags == 0 { Ok(item) } else { Err("flags without a meaning") };
+        let plain = |item| if flags == 0 { Ok(item) } else { Err(FLAGS) };
         match head >> 2 & 0xf {
             FAR_REFERENCE => plain(HeapItem::Reference { target: self.word()? }),
             FAR_OBJECT => {
@@ -471,10 +478,15 @@ impl<'a> Decoder<'a> {
                 Ok(HeapItem::Generation { generation, start, length, reserved })
             }
             kind @ (STRING | STRING_WITH_TEXT) => {
-                let (address, hash, length) = (self.varint()?, self.word()?, self.varint()?);
+                let address = match flags {
+                    0 => self.varint()?,
+                    1 => self.state.object,
+                    _ => return Err(FLAGS),
+                };
+                let (hash, length) = (self.word()?, self.varint()?);
                 let length = u32::try_from(length).map_err(|_| "a string that is too long")?;
                 let text = if kind == STRING_WITH_TEXT { Some(self.text()?) } else { None };
-                plain(HeapItem::StringContent { address, hash, length, text })
+                Ok(HeapItem::StringContent { address, hash, length, text })
             }
             FIELD => {
                 let field = u16::try_from(flags).map_err(|_| "a number of a field beyond 16 bits")?;
@@ -655,6 +667,16 @@ mod tests {
             let items: Vec<_> = decode(&chunk).collect();
             prop_assert!(items.len() <= chunk.len());
         }
+    }
+
+    #[test]
+    fn a_string_after_its_object_has_no_address() {
+        let object = Given::Item(HeapItem::Object { address: 0x7f12_3456_0000, class: 64, size: 30 });
+        let here = [object.clone(), Given::String(0x7f12_3456_0000, 5, 4, None)];
+        check(&here, 4096);
+        let there = [object, Given::String(0x7f12_3456_0008, 5, 4, None)];
+        check(&there, 4096);
+        assert!(encode(&here, 4096)[0].len() + 6 <= encode(&there, 4096)[0].len());
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! A frame is a little-endian `u32` length followed by that many bytes of postcard; see [`frame`].
 #![forbid(unsafe_code)]
 
+mod bytes;
 pub mod call_site;
 mod config;
 mod control;

@@ -84,6 +84,57 @@ pub enum Record {
     ThreadLook(WallTick),
     /// One tick of the profiler `threadpool`: all managed threads, as in [`Record::WallTick`].
     PoolTick(WallTick),
+    /// A look at the heap begins; there is one at a time.
+    HeapBegin {
+        /// Number of the look, from 0.
+        look: u32,
+        /// When it was asked for.
+        time: Nanos,
+    },
+    /// Part of a look, see [`crate::heap`].
+    HeapChunk {
+        /// Number of the look.
+        look: u32,
+        /// Objects seen so far, those of this chunk included.
+        objects: u64,
+        /// At most [`crate::heap::MAX_CHUNK`] bytes.
+        #[serde(with = "crate::bytes")]
+        bytes: Vec<u8>,
+    },
+    /// Classes that a look met. They come after the chunks that name them: names are not asked for while the world
+    /// stands still.
+    HeapClasses {
+        /// Number of the look.
+        look: u32,
+        /// `ClassID`, full name, and name of the assembly, empty where that is not known.
+        classes: Vec<(u64, String, String)>,
+    },
+    /// Methods whose variables are roots.
+    HeapMethods {
+        /// Number of the look.
+        look: u32,
+        /// `FunctionID` and full name.
+        methods: Vec<(u64, String)>,
+    },
+    /// A look has ended.
+    HeapEnd(HeapEnd),
+}
+
+/// How a look at the heap ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeapEnd {
+    /// Number of the look.
+    pub look: u32,
+    /// When.
+    pub time: Nanos,
+    /// How long the world stood still, from suspension to resume; 0 if that was not told.
+    pub paused: Nanos,
+    /// Objects seen.
+    pub objects: u64,
+    /// Whether every object and every root was seen.
+    pub complete: bool,
+    /// Why not; also, in a complete look, what else is missing.
+    pub reason: Option<String>,
 }
 
 /// Who speaks, and what the runtime is.

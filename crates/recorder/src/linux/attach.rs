@@ -7,7 +7,7 @@ use super::{
     target::Target,
 };
 use crate::{Progress, RecordError, RecordOptions, StopHandle, Summary};
-use diagnostics::DotnetProcess;
+use diagnostics::{DotnetProcess, HResult};
 use session::Entry;
 use std::{
     sync::{Arc, Mutex, atomic::AtomicU32},
@@ -40,10 +40,11 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
     let cpu = start::open_cpu(&target, &options)?;
     // The main slot is left to others wherever the runtime can do with less (.NET 6): not only is it the only one, but
     // a main profiler that leaves makes the runtime forget a notification-only one.
-    let clsid = match process.runtime_major_minor() {
-        Some((6.., _)) => wire::CLSID_NOTIFY_ONLY,
-        _ => wire::CLSID_MAIN,
-    };
+    let needs_main =
+        options.profilers.iter().find(|selection| selection.spec.main_slot).map(|selection| selection.spec.id);
+    let knows_others = matches!(process.runtime_major_minor(), Some((6.., _)));
+    let clsid = if knows_others && needs_main.is_none() { wire::CLSID_NOTIFY_ONLY } else { wire::CLSID_MAIN };
+    let makes_up = knows_others && needs_main.is_some();
     let mut tries = 1;
     let (link, library, requested) = loop {
         let place = Place::make(&viewer, &options.agent)?;
@@ -53,7 +54,13 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
         match port.attach_profiler(clsid, &library, &config.to_bytes(), ATTACH_LIMIT) {
             Ok(()) => {}
             Err(_) if !target.is_alive() => return Err(RecordError::Exited { pid }),
-            Err(error) => return Err(error.into()),
+            Err(error) => {
+                let taken = error.hresult() == Some(HResult::PROFILER_ALREADY_ACTIVE);
+                return Err(match needs_main {
+                    Some(profiler) if taken => RecordError::MainSlotTaken { pid, profiler },
+                    _ => error.into(),
+                });
+            }
         }
         match hello(&place, &target, viewer.owner.0, &config.token)? {
             Answer::Serves(link) => break (link, place.agent_name().to_owned(), requested),
@@ -90,7 +97,14 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
     let pump = started.pump(&options)?;
     let worker = std::thread::Builder::new()
         .name("clrscope-record".into())
-        .spawn(move || Ok(Summary { sessions: vec![pump.run()?], exit_code: None }))
+        .spawn(move || {
+            let summary = pump.run()?;
+            if makes_up && summary.timings.detach.is_some() {
+                // What cannot be done here is told in docs/safety.md; the recording is good all the same.
+                let _ = start::make_up(pid, &options);
+            }
+            Ok(Summary { sessions: vec![summary], exit_code: None })
+        })
         .map_err(|source| RecordError::Io { what: "starting the recording thread".into(), source })?;
     Ok(Recording { stop, progress, live, worker, command: Arc::new(AtomicU32::new(0)) })
 }

@@ -233,7 +233,7 @@ impl Supervisor {
                 let summary = pump.run()?;
                 if is_main && summary.timings.detach.is_some() {
                     // What cannot be done here is told in docs/safety.md; the recording is good all the same.
-                    let _ = make_up(pid, &options);
+                    let _ = start::make_up(pid, &options);
                 }
                 Ok(summary)
             })
@@ -241,22 +241,6 @@ impl Supervisor {
         self.running.push(session);
         Ok(())
     }
-}
-
-/// Leaves an agent in a process that goes on, where the one that has left was its main profiler: see
-/// [`SessionConfig::makes_up`].
-fn make_up(pid: u32, options: &RecordOptions) -> Result<(), RecordError> {
-    let process = diagnostics::find_pid(pid)?;
-    if !matches!(process.runtime_major_minor(), Some((6.., _))) {
-        return Ok(());
-    }
-    let viewer = Target::new(pid)
-        .and_then(|target| target.viewer())
-        .map_err(|source| RecordError::Io { what: format!("reading the facts of process {pid}"), source })?;
-    let place = Place::make(&viewer, &options.agent)?;
-    let config = SessionConfig { makes_up: true, ..start::config(&place, options, wire::CpuEngine::Off, false)? };
-    let library = place.agent_path().display().to_string();
-    Ok(process.port()?.attach_profiler(wire::CLSID_NOTIFY_ONLY, &library, &config.to_bytes(), HELLO_LIMIT)?)
 }
 
 /// The diagnostic port of a process that is still held back at its start; `None` if it has none.

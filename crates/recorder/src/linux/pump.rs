@@ -18,9 +18,9 @@ use nettrace::{
 };
 use rustix::time::{ClockId, clock_gettime};
 use session::{
-    CounterDef, CounterId, CounterKind, EndReason, ExceptionSample, LiveSink, ObserverStatus, PoolChange, PoolEvent,
-    SampleBatch, SessionEnd, SessionError, SessionInfo, SessionRecord, SessionWriter, Sink, StackId, Tee, ThreadId,
-    ThreadLook, ThreadSeen, ThreadState,
+    CounterDef, CounterId, CounterKind, EndReason, ExceptionSample, HeapEnd, LiveSink, ObserverStatus, PoolChange,
+    PoolEvent, SampleBatch, SessionEnd, SessionError, SessionInfo, SessionRecord, SessionWriter, Sink, StackId, Tee,
+    ThreadId, ThreadLook, ThreadSeen, ThreadState,
 };
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -102,6 +102,8 @@ pub(super) struct Sources {
     pub path: Option<PathBuf>,
     pub out: Out,
     pub duration: Option<Duration>,
+    /// How many looks at the heap end the recording, if it is for them only.
+    pub last_look: Option<u32>,
     pub stop: StopHandle,
     pub progress: Arc<Mutex<Progress>>,
     /// Where the exit code of the process will stand, if it is the command that we launched.
@@ -132,6 +134,18 @@ struct Waiting {
     since: Instant,
 }
 
+/// Looks at the heap, as far as they have come.
+#[derive(Default)]
+struct HeapLooks {
+    /// How many have begun, and how many have ended.
+    begun: u32,
+    ended: u32,
+    /// Objects of the one under way.
+    under_way: Option<u64>,
+    /// Whether one ended before it had seen all.
+    incomplete: bool,
+}
+
 pub(super) struct Pump {
     sources: Sources,
     definitions: Definitions,
@@ -151,6 +165,7 @@ pub(super) struct Pump {
     work: HashMap<u32, VecDeque<RuntimeWork>>,
     gc_pauses: VecDeque<(u64, u64)>,
     exceptions: HashMap<u64, (ExceptionSample, Instant)>,
+    heap_looks: HeapLooks,
     observer: ObserverStatus,
     dropped: HashMap<&'static str, u64>,
     agent_status: wire::Status,
@@ -189,6 +204,7 @@ impl Pump {
             work: HashMap::new(),
             gc_pauses: VecDeque::new(),
             exceptions: HashMap::new(),
+            heap_looks: HeapLooks::default(),
             observer: ObserverStatus::default(),
             dropped: HashMap::new(),
             agent_status: wire::Status::default(),
@@ -218,6 +234,9 @@ impl Pump {
         let started = Instant::now();
         let mut next_second = started + Duration::from_secs(1);
         while !self.closed && self.bye.is_none() && self.failure.is_none() && self.refused.is_none() {
+            if self.looks_are_over() {
+                break;
+            }
             if self.sources.stop.is_stopped() || self.sources.duration.is_some_and(|limit| started.elapsed() >= limit) {
                 break;
             }
@@ -546,7 +565,72 @@ impl Pump {
             }
             Record::ThreadLook(look) => self.thread_look(&look),
             Record::PoolTick(tick) => self.pool_tick(&tick),
+            Record::HeapBegin { time, .. } => self.look_begins(time),
+            // The agent is not believed: what does not fit is left out.
+            Record::HeapChunk { objects, bytes, .. } if bytes.len() <= session::MAX_HEAP_CHUNK => {
+                self.in_look(|look| SessionRecord::HeapChunk { look, bytes });
+                if let Some(seen) = &mut self.heap_looks.under_way {
+                    *seen = objects;
+                    self.counts.insert("heap", objects);
+                    self.stage(&format!("looking at the heap: {objects} objects so far"));
+                }
+            }
+            Record::HeapChunk { .. } => self.drop_sample("parts of a look at the heap that are too large", 1),
+            Record::HeapClasses { classes, .. } => self.in_look(|look| SessionRecord::HeapClasses { look, classes }),
+            Record::HeapMethods { methods, .. } => self.in_look(|look| SessionRecord::HeapMethods { look, methods }),
+            Record::HeapEnd(end) => self.look_ends(end),
         }
+    }
+
+    // Looks at the heap
+
+    fn look_begins(&mut self, time: u64) {
+        self.close_look("another look began");
+        let look = self.heap_looks.begun;
+        self.heap_looks.begun += 1;
+        self.heap_looks.under_way = Some(0);
+        self.stage("looking at the heap");
+        self.write(&SessionRecord::HeapBegin { look, time });
+    }
+
+    /// Writes a part of the look that is under way.
+    fn in_look(&mut self, record: impl FnOnce(u32) -> SessionRecord) {
+        if self.heap_looks.under_way.is_some() {
+            self.write(&record(self.heap_looks.begun - 1));
+        }
+    }
+
+    fn look_ends(&mut self, end: wire::HeapEnd) {
+        if self.heap_looks.under_way.take().is_none() {
+            return;
+        }
+        let wire::HeapEnd { time, paused, objects, complete, reason, .. } = end;
+        if let Some(reason) = &reason {
+            let what =
+                if complete { "the look at the heap lacks something" } else { "the look at the heap is not complete" };
+            self.note(format!("{what}: {reason}"));
+        }
+        self.observer.target_stopped += paused;
+        self.counts.insert("heap", objects);
+        self.heap_looks.ended += 1;
+        self.heap_looks.incomplete |= !complete;
+        self.stage("recording");
+        let look = self.heap_looks.begun - 1;
+        self.write(&SessionRecord::HeapEnd(HeapEnd { look, time, paused, objects, complete, reason }));
+    }
+
+    /// Ends a look whose own end does not come.
+    fn close_look(&mut self, reason: &str) {
+        if let Some(objects) = self.heap_looks.under_way {
+            let (time, reason) = (now(), Some(reason.to_owned()));
+            self.look_ends(wire::HeapEnd { look: 0, time, paused: 0, objects, complete: false, reason });
+        }
+    }
+
+    /// Whether the looks that the recording is for have been taken, or cannot be.
+    fn looks_are_over(&self) -> bool {
+        let Some(last) = self.sources.last_look else { return false };
+        self.heap_looks.ended >= last || self.heap_looks.incomplete
     }
 
     fn runtime_work(&mut self, work: RuntimeWork) {
@@ -996,6 +1080,11 @@ impl Pump {
                 };
             }
         }
+        self.close_look(match reason {
+            EndReason::ProcessExited => "the process ended",
+            _ if self.closed => "the connection to the agent ended",
+            _ => "the recording was stopped",
+        });
         self.retry_waiting(true);
         self.settle_event_samples(true);
         self.settle_exceptions(true);

@@ -17,7 +17,7 @@ use std::{
     io::BufWriter,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock},
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use wire::{CpuEngine, ProfilerConfig, SessionConfig};
 
@@ -26,6 +26,9 @@ const LIVE_QUEUE: usize = 16 << 10;
 
 /// In the high word of the event mask (corprof.idl): events of the agent's own come to it. Only exceptions do.
 const COR_PRF_HIGH_MONITOR_EVENT_PIPE: u32 = 0x80;
+
+/// How long the runtime may take to load an agent that only stays.
+const MAKE_UP_LIMIT: Duration = Duration::from_secs(5);
 
 /// Most frames of a stack that the agent walks.
 const MAX_FRAMES: u32 = 512;
@@ -76,6 +79,22 @@ pub(super) fn config(
     })
 }
 
+/// Leaves an agent in a process that goes on, where the one that has left was its main profiler: see
+/// [`SessionConfig::makes_up`].
+pub(super) fn make_up(pid: u32, options: &RecordOptions) -> Result<(), RecordError> {
+    let process = diagnostics::find_pid(pid)?;
+    if !matches!(process.runtime_major_minor(), Some((6.., _))) {
+        return Ok(());
+    }
+    let viewer = Target::new(pid)
+        .and_then(|target| target.viewer())
+        .map_err(|source| RecordError::Io { what: format!("reading the facts of process {pid}"), source })?;
+    let place = Place::make(&viewer, &options.agent)?;
+    let config = SessionConfig { makes_up: true, ..config(&place, options, CpuEngine::Off, false)? };
+    let library = place.agent_path().display().to_string();
+    Ok(process.port()?.attach_profiler(wire::CLSID_NOTIFY_ONLY, &library, &config.to_bytes(), MAKE_UP_LIMIT)?)
+}
+
 /// The one EventPipe session for all profilers that listen to events of a runtime of this major version.
 fn event_pipe(options: &RecordOptions, major: u16, session: &str) -> EventPipeConfig {
     let mut providers: Vec<Provider> = Vec::new();
@@ -118,6 +137,14 @@ fn both_arguments(first: &str, second: &str) -> String {
     let all =
         all.into_iter().map(|(name, value)| if value.is_empty() { name.to_owned() } else { format!("{name}={value}") });
     all.collect::<Vec<_>>().join(";")
+}
+
+/// How many looks at the heap end a recording that does nothing else; `None` for one that goes on.
+fn last_look(options: &RecordOptions) -> Option<u32> {
+    match options.profilers.as_slice() {
+        [only] if only.spec.id == "heap" => only.param("looks")?.parse().ok(),
+        _ => None,
+    }
 }
 
 /// The engine that a launch asks the agent for: the choice is made before there is a process.
@@ -228,6 +255,7 @@ impl Start {
                         "threadpool" => "suspend and walk, EventPipe, EventCounters".to_owned(),
                         "allocations" if major >= 10 => "EventPipe, AllocationSampled: by chance, unbiased".to_owned(),
                         "allocations" => "EventPipe, GCAllocationTick: one for each 100 KB, biased".to_owned(),
+                        "heap" => "forced collections, every surviving object".to_owned(),
                         _ => "EventPipe".to_owned(),
                     },
                     rate_hz: match selection.spec.id {
@@ -248,6 +276,7 @@ impl Start {
             path,
             out,
             duration: options.duration,
+            last_look: last_look(options),
             stop: self.stop,
             progress: self.progress,
             exit_code: self.exit_code,

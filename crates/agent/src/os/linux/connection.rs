@@ -1,16 +1,42 @@
 //! The Unix socket to clrscope.
 
+use super::clock;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use wire::{Control, frame};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use wire::{Control, Nanos, frame};
+
+/// Nanoseconds between two tries to get a turn at writing.
+const TURN_PAUSE: Nanos = 100_000;
 
 /// A connection to clrscope. Every wait has a limit.
 #[derive(Debug)]
 pub struct Connection {
-    socket: OwnedFd,
+    outgoing: Outgoing,
     incoming: Vec<u8>,
-    /// Longest wait for the other side to take what is written, milliseconds.
-    write_limit: i32,
+    /// Longest time that a frame may take to be written.
+    write_limit: Nanos,
+}
+
+/// The writing end of a connection, for several threads.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    socket: OwnedFd,
+    /// Held while a frame is written; says whether one was written in part only. Then nothing may follow.
+    broken: Mutex<bool>,
+}
+
+/// The right to write a frame: nobody else writes meanwhile. All of it must be written by the deadline.
+#[derive(Debug)]
+pub struct Turn<'a> {
+    socket: &'a OwnedFd,
+    broken: MutexGuard<'a, bool>,
+    deadline: Nanos,
 }
 
 /// Why no connection was made.
@@ -59,7 +85,7 @@ impl Connection {
             }
             OwnedFd::from_raw_fd(fd)
         };
-        let deadline = super::clock::monotonic().saturating_add(limit);
+        let deadline = clock::monotonic().saturating_add(limit);
         loop {
             let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
             // SAFETY: the address is valid and its length is that of its type.
@@ -69,15 +95,30 @@ impl Connection {
             }
             let error = io::Error::last_os_error();
             let again = matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR));
-            let now = super::clock::monotonic();
+            let now = clock::monotonic();
             if !again || now >= deadline {
                 return Err(error.into());
             }
-            super::clock::sleep_until(now + 5_000_000);
+            clock::sleep_until(now + 5_000_000);
         }
-        let connection = Self { socket, incoming: Vec::new(), write_limit: 10_000 };
+        let outgoing = Outgoing { shared: Arc::new(Shared { socket, broken: Mutex::new(false) }) };
+        let connection = Self { outgoing, incoming: Vec::new(), write_limit: 10_000_000_000 };
         connection.check_peer()?;
         Ok(connection)
+    }
+
+    fn socket(&self) -> i32 {
+        self.outgoing.shared.socket.as_raw_fd()
+    }
+
+    /// The writing end.
+    pub fn outgoing(&self) -> &Outgoing {
+        &self.outgoing
+    }
+
+    /// The right to write a frame, within the limit for writing.
+    pub fn turn(&self) -> io::Result<Turn<'_>> {
+        self.outgoing.turn(self.write_limit)
     }
 
     /// Only our own user, or root, may be told what runs here.
@@ -87,7 +128,7 @@ impl Connection {
         // SAFETY: `peer` has room for `length` bytes.
         let result = unsafe {
             let value = (&raw mut peer).cast();
-            libc::getsockopt(self.socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, value, &mut length)
+            libc::getsockopt(self.socket(), libc::SOL_SOCKET, libc::SO_PEERCRED, value, &mut length)
         };
         if result != 0 {
             return Err(io::Error::last_os_error().into());
@@ -98,16 +139,16 @@ impl Connection {
         if peer.uid == own || peer.uid == 0 { Ok(()) } else { Err(ConnectError::Foreign(peer.uid)) }
     }
 
-    /// Sets how long a write may wait for the other side, milliseconds.
-    pub fn set_write_limit(&mut self, milliseconds: i32) {
-        self.write_limit = milliseconds;
+    /// Sets how long a frame may take to be written.
+    pub fn set_write_limit(&mut self, limit: Nanos) {
+        self.write_limit = limit;
     }
 
     /// Waits for messages, `timeout` milliseconds at most, or until `wake` becomes readable.
     pub fn receive(&mut self, timeout: i32, wake: BorrowedFd) -> Incoming {
         let events = libc::POLLIN;
         let mut polled = [
-            libc::pollfd { fd: self.socket.as_raw_fd(), events, revents: 0 },
+            libc::pollfd { fd: self.socket(), events, revents: 0 },
             libc::pollfd { fd: wake.as_raw_fd(), events, revents: 0 },
         ];
         // SAFETY: the array is valid for the length given.
@@ -121,7 +162,7 @@ impl Connection {
         }
         let mut buffer = [0; 16 << 10];
         // SAFETY: the kernel writes at most `buffer.len()` bytes.
-        let read = unsafe { libc::recv(self.socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+        let read = unsafe { libc::recv(self.socket(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
         match read {
             0 => Incoming::Gone,
             1.. => {
@@ -152,7 +193,34 @@ impl Connection {
         self.incoming.drain(..used);
         Some(messages)
     }
+}
 
+impl Outgoing {
+    /// The right to write a frame. To wait for it and to write take `limit` at most, together.
+    ///
+    /// # Errors
+    /// `TimedOut` if others write for too long, `BrokenPipe` if a frame was written in part only.
+    pub fn turn(&self, limit: Nanos) -> io::Result<Turn<'_>> {
+        let deadline = clock::monotonic().saturating_add(limit);
+        loop {
+            let broken = match self.shared.broken.try_lock() {
+                Ok(broken) => broken,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) if clock::monotonic() < deadline => {
+                    clock::sleep_until(clock::monotonic() + TURN_PAUSE);
+                    continue;
+                }
+                Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::TimedOut.into()),
+            };
+            if *broken {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            return Ok(Turn { socket: &self.shared.socket, broken, deadline });
+        }
+    }
+}
+
+impl Turn<'_> {
     /// Writes one message as a frame of its own, with a file descriptor beside it.
     pub fn write_with_descriptor(&mut self, message: &wire::Record, descriptor: BorrowedFd) -> io::Result<()> {
         let mut bytes = Vec::new();
@@ -186,22 +254,31 @@ impl Connection {
     }
 
     /// Waits for room if that is what was missing; else the error.
-    fn after_failed_write(&self) -> io::Result<()> {
+    fn after_failed_write(&mut self) -> io::Result<()> {
         let error = io::Error::last_os_error();
-        match error.raw_os_error() {
+        let result = match error.raw_os_error() {
             Some(libc::EINTR) => Ok(()),
-            Some(libc::EAGAIN) => {
-                let mut polled = libc::pollfd { fd: self.socket.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
-                // SAFETY: one valid entry.
-                let ready = unsafe { libc::poll(&mut polled, 1, self.write_limit) };
-                if ready == 0 { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
-            }
+            Some(libc::EAGAIN) => self.wait_for_room(),
             _ => Err(error),
+        };
+        // The other side may have the beginning of a frame.
+        *self.broken |= result.is_err();
+        result
+    }
+
+    fn wait_for_room(&self) -> io::Result<()> {
+        let left = self.deadline.saturating_sub(clock::monotonic());
+        if left == 0 {
+            return Err(io::ErrorKind::TimedOut.into());
         }
+        let mut polled = libc::pollfd { fd: self.socket.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+        // SAFETY: one valid entry.
+        unsafe { libc::poll(&mut polled, 1, i32::try_from(left.div_ceil(1_000_000)).unwrap_or(i32::MAX)) };
+        Ok(())
     }
 }
 
-impl Write for Connection {
+impl Write for Turn<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             // SAFETY: the kernel reads at most `bytes.len()` bytes. No SIGPIPE: the target may not handle it.
@@ -298,7 +375,9 @@ mod tests {
         let (mut connection, other, _directory) = pair();
         drop(other);
         assert_eq!(receive(&mut connection), None);
-        assert!(connection.write_all(b"nobody listens").is_err());
+        assert!(connection.turn().unwrap().write_all(b"nobody listens").is_err());
+        // Nothing may follow what was cut.
+        assert_eq!(connection.turn().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     }
 
     #[test]
@@ -310,9 +389,73 @@ mod tests {
     #[test]
     fn a_reader_that_does_not_read_does_not_hold_us() {
         let (mut connection, _other, _directory) = pair();
-        connection.set_write_limit(20);
-        let error = connection.write_all(&vec![0; 16 << 20]).unwrap_err();
+        connection.set_write_limit(20_000_000);
+        let begun = clock::monotonic();
+        let error = connection.turn().unwrap().write_all(&vec![0; 16 << 20]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(clock::monotonic() - begun < 5_000_000_000);
+    }
+
+    #[test]
+    fn a_reader_that_reads_little_does_not_hold_us_either() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        let (mut connection, mut other, _directory) = pair();
+        connection.set_write_limit(200_000_000);
+        let over = Arc::new(AtomicBool::new(false));
+        let drip = {
+            let over = over.clone();
+            std::thread::spawn(move || {
+                let mut few = [0; 4096];
+                while !over.load(Ordering::Acquire) && other.read(&mut few).is_ok_and(|read| read > 0) {
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                }
+            })
+        };
+        let begun = clock::monotonic();
+        let error = connection.turn().unwrap().write_all(&vec![0; 64 << 20]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(clock::monotonic() - begun < 5_000_000_000);
+        over.store(true, Ordering::Release);
+        drop(connection);
+        drip.join().unwrap();
+    }
+
+    #[test]
+    fn frames_of_several_threads_stay_whole() {
+        let (connection, mut other, _directory) = pair();
+        let threads: Vec<_> = (0..4u8)
+            .map(|number| {
+                let outgoing = connection.outgoing().clone();
+                std::thread::spawn(move || {
+                    for length in 0..200 {
+                        let record =
+                            wire::Record::Log { level: wire::LogLevel::Debug, message: "x".repeat(length * 97) };
+                        let mut bytes = Vec::new();
+                        frame::write(&mut bytes, &record).unwrap();
+                        let mut turn = outgoing.turn(10_000_000_000).unwrap();
+                        // In two pieces, as frames are.
+                        turn.write_all(&bytes[..4]).unwrap();
+                        turn.write_all(&bytes[4..]).unwrap();
+                    }
+                    number
+                })
+            })
+            .collect();
+        for _ in 0..800 {
+            let records = frame::read::<wire::Record>(&mut other).unwrap();
+            assert!(matches!(&records[..], [wire::Record::Log { .. }]));
+        }
+        threads.into_iter().for_each(|thread| drop(thread.join().unwrap()));
+    }
+
+    #[test]
+    fn who_waits_for_a_turn_waits_no_longer_than_allowed() {
+        let (connection, _other, _directory) = pair();
+        let turn = connection.turn().unwrap();
+        let error = connection.outgoing().turn(5_000_000).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        drop(turn);
+        connection.outgoing().turn(0).unwrap();
     }
 
     #[test]
@@ -320,9 +463,9 @@ mod tests {
         let (mut connection, _other, _directory) = pair();
         let wake = Wake::new().unwrap();
         wake.wake();
-        let before = super::super::clock::monotonic();
+        let before = clock::monotonic();
         assert!(matches!(connection.receive(10_000, wake.descriptor()), Incoming::Messages(m) if m.is_empty()));
-        assert!(super::super::clock::monotonic() - before < 5_000_000_000);
+        assert!(super::clock::monotonic() - before < 5_000_000_000);
         wake.clear();
         connection.receive(0, wake.descriptor());
     }
@@ -333,7 +476,7 @@ mod tests {
         let (mut connection, mut other, _directory) = pair();
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"shared").unwrap();
-        connection.write_with_descriptor(&wire::Record::Flushed, file.as_fd()).unwrap();
+        connection.turn().unwrap().write_with_descriptor(&wire::Record::Flushed, file.as_fd()).unwrap();
         let mut bytes = [0; 64];
         let mut control = [0u64; 8];
         let mut data = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
@@ -355,7 +498,7 @@ mod tests {
         let mut text = String::new();
         received.read_to_string(&mut text).unwrap();
         assert_eq!(text, "shared");
-        connection.write_all(b"x").unwrap();
+        connection.turn().unwrap().write_all(b"x").unwrap();
         let mut one = [0];
         other.read_exact(&mut one).unwrap();
         assert_eq!(&one, b"x");

@@ -1,0 +1,452 @@
+//! Looks at the heap of real programs that know what they hold.
+
+mod client;
+
+use client::{Client, LIMIT, config, running, wait_gone};
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::time::{Duration, Instant};
+use testkit::{Runtime, Sample, TargetProcess, sample_runtimes};
+use wire::heap::{HeapItem, ROOT_PINNING, ROOT_WEAK, RootKind, decode, string_hash};
+use wire::{Control, CpuEngine, HeapEnd, Record, SessionConfig};
+
+/// What a look saw.
+#[derive(Default)]
+struct Look {
+    /// Class and size of each object.
+    objects: HashMap<u64, (u64, u64)>,
+    edges: Vec<(u64, u64)>,
+    /// Target, kind, flags, id.
+    roots: Vec<(u64, RootKind, u8, u64)>,
+    dependents: Vec<(u64, u64)>,
+    /// Hash, length, text.
+    strings: HashMap<u64, (u64, u32, Option<String>)>,
+    generations: Vec<(u8, u64, u64)>,
+    /// Name and assembly.
+    classes: HashMap<u64, (String, String)>,
+    methods: HashMap<u64, String>,
+    end: Option<HeapEnd>,
+    bytes: usize,
+}
+
+impl Look {
+    /// One of the looks that a client was told.
+    fn of(client: &Client, number: u32) -> Self {
+        let mut seen = Self::default();
+        let mut last = 0;
+        for record in &client.records {
+            match record {
+                Record::HeapChunk { look, bytes, .. } if *look == number => {
+                    seen.bytes += bytes.len();
+                    for item in decode(bytes) {
+                        seen.item(item.unwrap(), &mut last);
+                    }
+                }
+                Record::HeapClasses { look, classes } if *look == number => {
+                    let named = classes.iter().map(|(id, name, module)| (*id, (name.clone(), module.clone())));
+                    seen.classes.extend(named);
+                }
+                Record::HeapMethods { look, methods } if *look == number => {
+                    seen.methods.extend(methods.iter().cloned())
+                }
+                Record::HeapEnd(end) if end.look == number => seen.end = Some(end.clone()),
+                _ => {}
+            }
+        }
+        seen
+    }
+
+    fn item(&mut self, item: HeapItem<'_>, last: &mut u64) {
+        match item {
+            HeapItem::Object { address, class, size } => {
+                *last = address;
+                assert_eq!(self.objects.insert(address, (class, size)), None, "an object is told once");
+            }
+            HeapItem::Reference { target } => self.edges.push((*last, target)),
+            HeapItem::Root { target, kind, flags, id } => self.roots.push((target, kind, flags, id)),
+            HeapItem::Dependent { key, value, .. } => self.dependents.push((key, value)),
+            HeapItem::Generation { generation, start, length, .. } => {
+                self.generations.push((generation, start, length))
+            }
+            HeapItem::StringContent { address, hash, length, text } => {
+                self.strings.insert(address, (hash, length, text.map(str::to_owned)));
+            }
+            HeapItem::Field { .. } => panic!("nobody asked for fields"),
+        }
+    }
+
+    fn name(&self, object: u64) -> &str {
+        self.objects.get(&object).map_or("", |(class, _)| self.classes[class].0.as_str())
+    }
+
+    /// Objects and bytes by class.
+    fn histogram(&self) -> BTreeMap<&str, (u64, u64)> {
+        let mut histogram: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+        for (class, size) in self.objects.values() {
+            let row = histogram.entry(self.classes[class].0.as_str()).or_default();
+            row.0 += 1;
+            row.1 += size;
+        }
+        histogram
+    }
+
+    fn edges_between(&self, from: &str, to: &str) -> u64 {
+        self.edges.iter().filter(|(a, b)| self.name(*a) == from && self.name(*b) == to).count() as u64
+    }
+
+    /// All objects that the roots keep alive.
+    fn reachable(&self) -> HashSet<u64> {
+        let mut targets: HashMap<u64, Vec<u64>> = HashMap::new();
+        self.edges.iter().chain(&self.dependents).for_each(|(from, to)| targets.entry(*from).or_default().push(*to));
+        let strong = self.roots.iter().filter(|(_, _, flags, _)| flags & ROOT_WEAK == 0);
+        let mut queue: VecDeque<u64> = strong.map(|(target, ..)| *target).collect();
+        let mut reached = HashSet::new();
+        while let Some(object) = queue.pop_front() {
+            if self.objects.contains_key(&object) && reached.insert(object) {
+                queue.extend(targets.get(&object).into_iter().flatten());
+            }
+        }
+        reached
+    }
+}
+
+fn supported() -> Vec<Runtime> {
+    sample_runtimes().into_iter().filter(|runtime| runtime.is_supported()).collect()
+}
+
+fn attach(process: &TargetProcess, profiler: &str) -> Client {
+    Client::attach_as(process, heap(profiler), wire::CLSID_MAIN)
+}
+
+fn heap(profiler: &str) -> SessionConfig {
+    config(&[profiler], CpuEngine::Off)
+}
+
+fn wait_for_look(client: &mut Client, number: u32) -> Look {
+    client.wait(|client| {
+        client.records.iter().any(|record| matches!(record, Record::HeapEnd(end) if end.look == number))
+    });
+    Look::of(client, number)
+}
+
+/// A program that goes on answers.
+#[track_caller]
+fn answers(process: &mut TargetProcess, limit: Duration) {
+    process.send_line("grow 1").unwrap();
+    process.wait_for_line(limit, |line| line == "grown").unwrap();
+}
+
+fn heapster(runtime: Runtime, arguments: &[&str]) -> TargetProcess {
+    let mut process = Sample::named("heapster").start(runtime, arguments);
+    process.wait_for_ready();
+    process
+}
+
+fn check_types(look: &Look, truth: &Value, what: &str) {
+    let histogram = look.histogram();
+    for (name, known) in truth["types"].as_object().unwrap() {
+        let (objects, bytes) = histogram.get(name.as_str()).copied().unwrap_or_default();
+        let known = |field: &str| known[field].as_u64().unwrap();
+        assert_eq!((objects, bytes), (known("objects"), known("bytes")), "{what}: {name}");
+    }
+}
+
+#[test]
+fn a_look_tells_every_object_and_what_holds_it() {
+    for runtime in supported() {
+        let mut process = heapster(runtime, &[]);
+        let mut client = attach(&process, "heap");
+        let look = wait_for_look(&mut client, 0);
+        client.stop();
+        wait_gone(process.pid());
+        process.close_stdin();
+        let truth = process.truth(LIMIT);
+        let what = runtime.to_string();
+        let end = look.end.as_ref().unwrap();
+        assert!(end.complete && end.reason.is_none(), "{what}: {end:?}");
+        assert_eq!(end.objects, look.objects.len() as u64, "{what}");
+        assert!(end.paused > 1_000_000 && end.paused < 10_000_000_000, "{what}: {end:?}");
+        check_types(&look, &truth, &what);
+
+        let names = ["Held", "Link", "Entry", "Pinned", "Finalizable", "Attached", "OnStack", "Block[]"];
+        let ours = |name: &str| names.iter().any(|known| name == format!("Clrscope.Samples.{known}"));
+        let samples = look.classes.values().filter(|(name, _)| ours(name));
+        assert!(samples.into_iter().all(|(_, module)| module == "heapster"), "{what}: {:?}", look.classes);
+
+        let edges = |field: &str| truth["edges"][field].as_u64().unwrap();
+        let between = |from: &str, to: &str| {
+            let to = if to.contains('.') { to.to_owned() } else { format!("Clrscope.Samples.{to}") };
+            look.edges_between(&format!("Clrscope.Samples.{from}"), &to)
+        };
+        assert_eq!(between("Held", "System.String") + between("Held", "string"), edges("held_to_text"), "{what}");
+        assert_eq!(between("Held", "Held"), edges("held_to_twin"), "{what}");
+        assert_eq!(between("Link", "Link"), edges("link_to_link"), "{what}");
+        let dependent = look.dependents.iter().filter(|(key, _)| look.name(*key) == "Clrscope.Samples.Held");
+        assert_eq!(dependent.count() as u64, edges("dependent"), "{what}");
+
+        // Everything that lives is held by something, and what the pins hold only they hold.
+        let reachable = look.reachable();
+        let frozen = |address: u64| {
+            let range = look.generations.iter().filter(|(generation, ..)| *generation == 5);
+            range.into_iter().any(|(_, start, length)| (*start..start + length).contains(&address))
+        };
+        let lost: Vec<&str> = look
+            .objects
+            .keys()
+            .filter(|object| !reachable.contains(object) && !frozen(**object))
+            .map(|o| look.name(*o))
+            .collect();
+        let share = lost.len() as f64 / look.objects.len() as f64;
+        assert!(share < 0.001, "{what}: {} objects are held by nothing: {:?}", lost.len(), &lost[..lost.len().min(20)]);
+        assert!(!lost.iter().any(|name| ours(name)), "{what}: {lost:?}");
+        let pins = look.roots.iter().filter(|(target, kind, flags, _)| {
+            *kind == RootKind::Handle && flags & ROOT_PINNING != 0 && look.name(*target) == "Clrscope.Samples.Pinned"
+        });
+        assert_eq!(pins.count() as u64, truth["pinned"].as_u64().unwrap(), "{what}");
+        // The variable of `Main`.
+        let methods = look
+            .roots
+            .iter()
+            .filter(|(target, kind, ..)| *kind == RootKind::Stack && look.name(*target) == "Clrscope.Samples.OnStack");
+        let methods: Vec<&String> = methods.filter_map(|(.., id)| look.methods.get(id)).collect();
+        assert!(methods.iter().any(|name| name.contains("Heapster.Main")), "{what}: {methods:?}");
+
+        let duplicate = &truth["duplicate"];
+        let text = duplicate["text"].as_str().unwrap();
+        let hash = string_hash(&text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>());
+        let same: Vec<u64> =
+            look.strings.iter().filter(|(_, (h, ..))| *h == hash).map(|(address, _)| *address).collect();
+        // The literal says it too.
+        let count = duplicate["strings"].as_u64().unwrap();
+        assert_eq!(same.len() as u64, count + 1, "{what}");
+        assert!(same.iter().all(|address| look.strings[address].1 as usize == text.len()), "{what}");
+        assert!(same.iter().any(|address| look.strings[address].2.as_deref() == Some(text)), "{what}");
+        assert!(same.iter().all(|address| look.objects[address].1 == duplicate["size"].as_u64().unwrap()), "{what}");
+        let strings = look
+            .objects
+            .values()
+            .filter(|(class, _)| matches!(look.classes[class].0.as_str(), "System.String" | "string"));
+        assert_eq!(strings.count(), look.strings.len(), "{what}: every string is read");
+
+        let inside = |address: u64| {
+            let mut ranges = look.generations.iter();
+            ranges.any(|(_, start, length)| (*start..start + length).contains(&address))
+        };
+        assert!(look.objects.keys().all(|address| inside(*address)), "{what}: {:?}", look.generations);
+        let waiting = look.objects.values().filter(|(class, _)| {
+            let name = &look.classes[class].0;
+            name.contains("AsyncStateMachineBox") && name.contains("<Outer>")
+        });
+        if runtime.major() >= 3 {
+            assert_eq!(waiting.count() as u64, truth["waiting"].as_u64().unwrap(), "{what}");
+        }
+        eprintln!(
+            "{what}: {} objects, {} references, {} roots, {} classes in {} bytes, {:.1} ms",
+            look.objects.len(),
+            look.edges.len(),
+            look.roots.len(),
+            look.classes.len(),
+            look.bytes,
+            end.paused as f64 / 1e6
+        );
+    }
+}
+
+#[test]
+fn further_looks_see_what_has_grown() {
+    for runtime in supported() {
+        let mut process = heapster(runtime, &["--count", "1000", "--chain", "10"]);
+        let mut client = attach(&process, "heap:looks=2:every=2:strings=off");
+        let first = wait_for_look(&mut client, 0);
+        let leaked = |look: &Look| look.histogram().get("Clrscope.Samples.Leaked").map_or(0, |row| row.0);
+        assert_eq!(leaked(&first), 0, "{runtime}");
+        assert!(first.strings.is_empty(), "{runtime}");
+        process.send_line("grow 4321").unwrap();
+        process.wait_for_line(LIMIT, |line| line == "grown").unwrap();
+        let second = wait_for_look(&mut client, 1);
+        assert_eq!(leaked(&second), 4321, "{runtime}");
+        client.stop();
+        wait_gone(process.pid());
+        answers(&mut process, LIMIT);
+    }
+}
+
+#[test]
+fn looks_survive_threads_that_allocate_all_the_time() {
+    for runtime in supported() {
+        let mut process = heapster(runtime, &["--churn", "2", "--chain", "20000"]);
+        let mut client = attach(&process, "heap:looks=3:every=1");
+        let looks: Vec<Look> = (0..3).map(|number| wait_for_look(&mut client, number)).collect();
+        client.stop();
+        wait_gone(process.pid());
+        process.close_stdin();
+        let truth = process.truth(LIMIT);
+        for look in &looks {
+            assert!(look.end.as_ref().unwrap().complete, "{runtime}: {:?}", look.end);
+            check_types(look, &truth, &runtime.to_string());
+        }
+        // Three of ours, and those that were there before; between looks nothing is told, so nothing is slow.
+        assert!(truth["collections"].as_u64().unwrap() >= 3, "{runtime}: {truth}");
+    }
+}
+
+#[test]
+fn long_chains_and_many_objects_are_no_trouble() {
+    for runtime in supported() {
+        let arguments = ["--count", "1000000", "--chain", "1000000"];
+        let mut process = heapster(runtime, &arguments);
+        let before = client::resident(process.pid());
+        let mut client = attach(&process, "heap");
+        let look = wait_for_look(&mut client, 0);
+        client.send(&Control::Status);
+        let bye = client.stop();
+        process.close_stdin();
+        let truth = process.truth(LIMIT);
+        check_types(&look, &truth, &runtime.to_string());
+        assert_eq!(look.edges_between("Clrscope.Samples.Link", "Clrscope.Samples.Link"), 999_999, "{runtime}");
+        let end = look.end.unwrap();
+        eprintln!(
+            "{runtime}: {} objects, {} references in {:.0} ms: {:.1} M/s; {} bytes; {} MB resident before, {} bytes held",
+            end.objects,
+            look.edges.len(),
+            end.paused as f64 / 1e6,
+            end.objects as f64 * 1e3 / end.paused as f64,
+            look.bytes,
+            before >> 20,
+            bye.status.memory
+        );
+        assert!(bye.status.memory < 16 << 20, "{runtime}: {:?}", bye.status);
+    }
+}
+
+#[test]
+fn a_look_is_given_up_when_the_recording_ends() {
+    for runtime in supported() {
+        let mut process = heapster(runtime, &["--count", "3000000"]);
+        let mut client = attach(&process, "heap");
+        client.wait(|client| client.records.iter().any(|record| matches!(record, Record::HeapChunk { .. })));
+        client.stop();
+        let look = Look::of(&client, 0);
+        let end = look.end.as_ref().unwrap();
+        assert!(!end.complete && end.reason.as_deref() == Some("the recording was stopped"), "{runtime}: {end:?}");
+        // What came has its names.
+        assert!(!look.objects.is_empty() && look.histogram().len() > 1, "{runtime}");
+        wait_gone(process.pid());
+        answers(&mut process, LIMIT);
+    }
+}
+
+#[test]
+fn a_look_ends_after_its_time() {
+    let runtime = Runtime::V9;
+    let mut process = heapster(runtime, &["--count", "5000000"]);
+    let mut client = attach(&process, "heap:limit=1");
+    // Reading slowly makes it take longer than that.
+    std::thread::sleep(Duration::from_millis(2500));
+    let look = wait_for_look(&mut client, 0);
+    let end = look.end.as_ref().unwrap();
+    assert!(!end.complete && end.reason.as_deref() == Some("it took longer than 1 s"), "{end:?}");
+    client.stop();
+    wait_gone(process.pid());
+    answers(&mut process, LIMIT);
+}
+
+#[test]
+fn the_world_goes_on_when_clrscope_does_not_read() {
+    for runtime in supported() {
+        let mut process = heapster(runtime, &["--count", "2000000"]);
+        let client = attach(&process, "heap");
+        // Nobody reads: the world stands still for five seconds and no longer, and then the agent leaves.
+        let begun = Instant::now();
+        std::thread::sleep(Duration::from_secs(1));
+        answers(&mut process, Duration::from_secs(8));
+        let stood = begun.elapsed();
+        assert!(stood > Duration::from_secs(4) && stood < Duration::from_secs(9), "{runtime}: {stood:?}");
+        wait_gone(process.pid());
+        drop(client);
+        answers(&mut process, LIMIT);
+    }
+}
+
+#[test]
+fn the_world_goes_on_when_clrscope_is_gone() {
+    for runtime in supported() {
+        let mut process = heapster(runtime, &["--count", "3000000"]);
+        let mut client = attach(&process, "heap");
+        client.wait(|client| client.records.iter().any(|record| matches!(record, Record::HeapChunk { .. })));
+        drop(client);
+        answers(&mut process, Duration::from_secs(3));
+        wait_gone(process.pid());
+        answers(&mut process, LIMIT);
+    }
+}
+
+#[test]
+fn what_came_can_be_read_when_the_process_dies() {
+    for runtime in supported() {
+        let mut process = heapster(runtime, &["--count", "3000000"]);
+        let mut client = attach(&process, "heap");
+        client.wait(|client| client.records.iter().any(|record| matches!(record, Record::HeapChunk { .. })));
+        process.kill();
+        client.collect(Duration::from_secs(5));
+        let mut objects = 0;
+        for record in &client.records {
+            if let Record::HeapChunk { bytes, .. } = record {
+                let whole = decode(bytes).map(Result::unwrap);
+                objects += whole.filter(|item| matches!(item, HeapItem::Object { .. })).count();
+            }
+        }
+        assert!(objects > 1000, "{runtime}: {objects}");
+    }
+}
+
+#[test]
+fn a_look_at_a_real_application() {
+    for runtime in [Runtime::V10, Runtime::Azmcp9] {
+        let mut process = running(runtime);
+        let mut client = attach(&process, "heap");
+        let look = wait_for_look(&mut client, 0);
+        client.stop();
+        wait_gone(process.pid());
+        let end = look.end.as_ref().unwrap();
+        assert!(end.complete && end.reason.is_none(), "{runtime}: {end:?}");
+        let reachable = look.reachable().len() as f64 / look.objects.len() as f64;
+        let targets = look.edges.iter().filter(|(_, to)| look.objects.contains_key(to)).count();
+        eprintln!(
+            "{runtime}: {} objects, {} references, {} of them to known objects, {} roots, {} classes in {} bytes, {:.1} ms, \
+                {:.1} % reachable",
+            look.objects.len(),
+            look.edges.len(),
+            targets,
+            look.roots.len(),
+            look.classes.len(),
+            look.bytes,
+            end.paused as f64 / 1e6,
+            reachable * 100.0
+        );
+        assert!(look.objects.len() > 10_000 && look.classes.len() > 1000, "{runtime}");
+        assert!(targets * 1000 > look.edges.len() * 999, "{runtime}: references lead to objects");
+        assert!(reachable > 0.95, "{runtime}: {reachable}");
+        process.feed(1).unwrap();
+    }
+}
+
+#[test]
+fn other_recordings_work_before_and_after() {
+    for runtime in supported() {
+        let mut process = heapster(runtime, &["--count", "1000"]);
+        let pid = process.pid();
+        for _ in 0..2 {
+            let mut client = attach(&process, "heap");
+            assert!(wait_for_look(&mut client, 0).end.unwrap().complete, "{runtime}");
+            client.stop();
+            wait_gone(pid);
+            // One that the runtime does not call stays, and the next is called: `Client::attach` knows.
+            let mut client = Client::attach(&process, config(&["wall:rate=100"], CpuEngine::Off));
+            client.wait(|client| client.records.iter().any(|record| matches!(record, Record::WallTick(_))));
+            client.stop();
+            client::wait_threads_gone(pid);
+        }
+        answers(&mut process, LIMIT);
+    }
+}

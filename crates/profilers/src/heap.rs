@@ -1,0 +1,76 @@
+//! `heap`: what lives on the heap, and what holds it.
+
+use crate::{Collector, ParamKind, ParamSpec, ProfilerSpec, Settings, ValueSpec};
+use wire::SessionConfig;
+
+/// What it is.
+pub const SPEC: ProfilerSpec = ProfilerSpec {
+    id: "heap",
+    summary: "What lives on the heap, and what holds it",
+    description: "Takes looks at the heap: each forces a full blocking collection, and while the world stands still, the \
+        runtime tells every object that survived, with its class, its size and its references, and every root. That \
+        takes about a second for 5 million objects, in which the program stands still. Needs the runtime's one slot for \
+        a profiler that may do everything, so it cannot be used beside an APM. While it is attached, also between two \
+        looks, the runtime makes no background collections: full collections are blocking ones. For that reason it is \
+        best used alone, and not for long.",
+    values: &[ValueSpec { kind: "objects", unit: "count" }, ValueSpec { kind: "heap", unit: "bytes" }],
+    params: &[
+        ParamSpec { name: "looks", help: "How many looks are taken", default: "1", kind: ParamKind::Number(1, 100) },
+        ParamSpec {
+            name: "every",
+            help: "Seconds from the start of one look to that of the next",
+            default: "10",
+            kind: ParamKind::Number(1, 86_400),
+        },
+        ParamSpec {
+            name: "strings",
+            help: "Whether what strings say is compared, and told of those that are there more than once",
+            default: "on",
+            kind: ParamKind::Choice(&["on", "off"]),
+        },
+        ParamSpec {
+            name: "limit",
+            help: "Seconds after which a look is given up, so that the program goes on",
+            default: "60",
+            kind: ParamKind::Number(1, 3600),
+        },
+    ],
+    // GC, for objects and roots; SUSPENDS, to tell how long the world stood still; MODULE_LOADS, to know when classes go.
+    events: (0x80 | 0x1_0000 | 0x4, 0),
+    event_pipe: &[],
+    main_slot: true,
+    since: 3,
+    attach: true,
+};
+
+/// How looks are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeapSettings {
+    /// How many.
+    pub looks: u32,
+    /// Seconds from the start of one to that of the next.
+    pub every: u64,
+    /// Whether strings are read.
+    pub strings: bool,
+    /// Seconds that one may take.
+    pub limit: u64,
+}
+
+impl HeapSettings {
+    /// Those of a session; `None` where the profiler is off.
+    pub fn of(session: &SessionConfig) -> Option<Self> {
+        let given = session.profiler(SPEC.id)?;
+        let settings = Settings { spec: &SPEC, params: &given.params, session };
+        Some(Self {
+            looks: settings.number("looks") as u32,
+            every: settings.number("every"),
+            strings: settings.text("strings") != "off",
+            limit: settings.number("limit"),
+        })
+    }
+}
+
+/// Looks are taken by a thread of the agent's, not by a collector.
+pub(crate) fn create(_settings: &Settings) -> Option<Box<dyn Collector>> {
+    None
+}
