@@ -274,7 +274,8 @@ impl Look {
         true
     }
 
-    /// What can be told only now, while the world still stands: where generations lie, and what is never collected.
+    /// What is known only now, and until the world goes on: where generations lie. Objects that are never collected were
+    /// told with those of generation 2.
     fn collection_finished(&mut self, agent: &Agent) {
         let info = agent.runtime.info();
         for range in info.generation_bounds().unwrap_or_default() {
@@ -283,20 +284,9 @@ impl Look {
                 self.encoder.generation(generation, range.start as u64, range.used as u64, range.reserved as u64);
             }
         }
-        if self.abort.is_some() {
-            return;
-        }
         for range in info.non_gc_heap_bounds().unwrap_or_default() {
             if self.has_room(agent) {
                 self.encoder.generation(5, range.start as u64, range.used as u64, range.reserved as u64);
-            }
-        }
-        let Ok(objects) = info.non_gc_objects() else { return };
-        for object in objects.filter_map(|object| object.ok()?.non_null()) {
-            let Some(class) = agent.runtime.class_of(object) else { continue };
-            // They refer to nothing that is collected, and hardly to each other: the runtime has no way to tell.
-            if !self.object(agent, object, class, &[]) {
-                return;
             }
         }
     }

@@ -423,8 +423,8 @@ mod tests {
     #[test]
     fn frames_of_several_threads_stay_whole() {
         let (connection, mut other, _directory) = pair();
-        let threads: Vec<_> = (0..4u8)
-            .map(|number| {
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
                 let outgoing = connection.outgoing().clone();
                 std::thread::spawn(move || {
                     for length in 0..200 {
@@ -437,7 +437,6 @@ mod tests {
                         turn.write_all(&bytes[..4]).unwrap();
                         turn.write_all(&bytes[4..]).unwrap();
                     }
-                    number
                 })
             })
             .collect();
@@ -445,7 +444,7 @@ mod tests {
             let records = frame::read::<wire::Record>(&mut other).unwrap();
             assert!(matches!(&records[..], [wire::Record::Log { .. }]));
         }
-        threads.into_iter().for_each(|thread| drop(thread.join().unwrap()));
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
     }
 
     #[test]
