@@ -31,6 +31,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     }],
     since: 3,
     attach: true,
+    main_slot: false,
 };
 
 /// The collector.

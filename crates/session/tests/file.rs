@@ -49,7 +49,7 @@ enum Seed {
     Pool(u64, u32, Option<String>),
     Counter(String, bool),
     Values(u64, Vec<f64>),
-    Look(Vec<Vec<u8>>, Vec<(u64, String, String)>, Option<String>),
+    HeapLook(Vec<Vec<u8>>, Vec<(u64, String, String)>, Option<String>),
     Exception(u64, u32, Option<String>),
     Counts(Vec<u64>),
     Gc(u32, u8, [u64; 5]),
@@ -79,7 +79,7 @@ fn seed() -> impl Strategy<Value = Seed> {
             prop::collection::vec((any::<u64>(), "\\PC{0,20}", "\\PC{0,20}"), 0..4),
             any::<Option<String>>(),
         )
-            .prop_map(|(b, c, r)| Seed::Look(b, c, r)),
+            .prop_map(|(b, c, r)| Seed::HeapLook(b, c, r)),
         (any::<u64>(), any::<u32>(), any::<Option<String>>()).prop_map(|(t, i, m)| Seed::Exception(t, i, m)),
         prop::collection::vec(any::<u64>(), 0..4).prop_map(Seed::Counts),
         (any::<u32>(), 0..3u8, any::<[u64; 5]>()).prop_map(|(n, g, s)| Seed::Gc(n, g, s)),
@@ -235,7 +235,7 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                 let values = (0..counters).cycle().zip(values).map(|(id, value)| (CounterId(id), value));
                 SessionRecord::CounterValues { time, values: values.collect() }
             }
-            Seed::Look(chunks, classes, reason) => {
+            Seed::HeapLook(chunks, classes, reason) => {
                 let look = next(&mut looks);
                 records.push(SessionRecord::HeapBegin { look, time: 1 });
                 records.extend(chunks.into_iter().map(|bytes| SessionRecord::HeapChunk { look, bytes }));
