@@ -1,0 +1,545 @@
+use std::{collections::HashMap, path::PathBuf};
+
+use crate::{
+    index::AddressIndex,
+    snapshot::{BIG, Gaps, Generation, NodeId, Root, RootKind, Snapshot, SnapshotEnd, SnapshotRoot, TypeId, TypeInfo},
+    strings::StringColumns,
+    targets::Targets,
+};
+
+/// How much memory a snapshot and its analysis may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryBudget {
+    /// Bytes. What would need more is left out, and the snapshot says so.
+    pub bytes: u64,
+    /// Folder of the temporary file that takes references when they would need more than half of the budget; the
+    /// system's place for such files if it is not set.
+    pub folder: Option<PathBuf>,
+}
+
+impl Default for MemoryBudget {
+    /// 3 GB: enough for 25 million objects with three references each.
+    fn default() -> Self {
+        Self { bytes: 3 << 30, folder: None }
+    }
+}
+
+/// Bytes at the peak of the analysis, for each object: 24 of the snapshot, 44 of the dominator tree.
+const PER_OBJECT: u64 = 68;
+/// For each reference: in both directions.
+const PER_REFERENCE: u64 = 8;
+/// For each root, string and dependent handle.
+const PER_OTHER: u64 = 32;
+/// While objects come, for each of them.
+const PER_OBJECT_BUILDING: u64 = 32;
+
+/// Takes a snapshot's parts in the order in which they come.
+#[derive(Debug)]
+pub struct SnapshotBuilder {
+    budget: u64,
+    /// What objects and references may take of it: roots often come after them, and without any nothing is held.
+    for_objects: u64,
+    addresses: Vec<u64>,
+    /// Indices into `class_ids`.
+    classes: Vec<u32>,
+    sizes: Vec<u32>,
+    /// Sizes that do not fit, by address.
+    big: Vec<(u64, u64)>,
+    /// References of each object.
+    counts: Vec<u32>,
+    targets: Targets,
+    references: u64,
+    class_ids: Vec<u64>,
+    class_index: HashMap<u64, u32>,
+    last_class: Option<(u64, u32)>,
+    names: HashMap<u64, TypeInfo>,
+    roots: Vec<Root>,
+    root_names: HashMap<u64, String>,
+    generations: Vec<Generation>,
+    dependents: Vec<(u64, u64)>,
+    strings: StringColumns,
+    gaps: Gaps,
+    /// The last object did not fit, so its references are not wanted.
+    skipping: bool,
+}
+
+impl SnapshotBuilder {
+    /// Nothing yet.
+    pub fn new(budget: MemoryBudget) -> Self {
+        Self {
+            budget: budget.bytes,
+            for_objects: budget.bytes / 8 * 7,
+            addresses: Vec::new(),
+            classes: Vec::new(),
+            sizes: Vec::new(),
+            big: Vec::new(),
+            counts: Vec::new(),
+            targets: Targets::new(budget.bytes / 2, budget.folder),
+            references: 0,
+            class_ids: Vec::new(),
+            class_index: HashMap::new(),
+            last_class: None,
+            names: HashMap::new(),
+            roots: Vec::new(),
+            root_names: HashMap::new(),
+            generations: Vec::new(),
+            dependents: Vec::new(),
+            strings: StringColumns::default(),
+            gaps: Gaps::default(),
+            skipping: false,
+        }
+    }
+
+    /// Bytes that the analysis would need for what is here.
+    fn needed(&self) -> u64 {
+        let objects = self.addresses.len() as u64;
+        let others = (self.roots.len() + self.dependents.len()) as u64 + self.strings.len();
+        let analysis = objects * PER_OBJECT + self.references * PER_REFERENCE;
+        let in_memory = (self.references * 8).saturating_sub(self.targets.spooled());
+        let building = objects * PER_OBJECT_BUILDING + in_memory + self.references * 4;
+        analysis.max(building) + others * PER_OTHER
+    }
+
+    /// An object, with the runtime's number of its class and its size in bytes. References that follow are its own.
+    pub fn object(&mut self, address: u64, class: u64, size: u64) {
+        // Numbers of nodes leave the highest values of `u32` to say that there is none.
+        self.skipping =
+            self.needed() + PER_OBJECT > self.for_objects || self.addresses.len() as u64 >= u64::from(u32::MAX - 8);
+        if self.skipping {
+            self.gaps.objects_over_budget += 1;
+            return;
+        }
+        let class = match self.last_class {
+            Some((last, index)) if last == class => index,
+            _ => {
+                let next = self.class_ids.len() as u32;
+                let index = *self.class_index.entry(class).or_insert(next);
+                if index == next {
+                    self.class_ids.push(class);
+                }
+                self.last_class = Some((class, index));
+                index
+            }
+        };
+        if size >= u64::from(BIG) {
+            self.big.push((address, size));
+        }
+        self.addresses.push(address);
+        self.classes.push(class);
+        self.sizes.push(u32::try_from(size).unwrap_or(BIG));
+        self.counts.push(0);
+    }
+
+    /// A reference of the last object.
+    pub fn reference(&mut self, target: u64) {
+        match self.counts.last_mut() {
+            Some(count) if !self.skipping => {
+                if self.references >= u64::from(u32::MAX - 8) || *count == u32::MAX {
+                    self.gaps.references_over_budget += 1;
+                    return;
+                }
+                *count += 1;
+                self.references += 1;
+                self.targets.push(target);
+            }
+            _ => self.gaps.references_over_budget += 1,
+        }
+        if self.needed() > self.for_objects {
+            // The objects so far are kept with the references that they have; no further ones fit.
+            self.skipping = true;
+        }
+    }
+
+    /// A root.
+    pub fn root(&mut self, root: Root) {
+        if self.fits_one_more() {
+            self.roots.push(root);
+        }
+    }
+
+    /// What the roots with this [`Root::id`] are called: a static field.
+    pub fn root_name(&mut self, id: u64, name: &str) {
+        if self.fits_one_more() {
+            self.root_names.insert(id, name.to_owned());
+        }
+    }
+
+    /// A handle that keeps `value` alive as long as `key` is: an entry of a `ConditionalWeakTable`. It is taken for a
+    /// reference of `key`.
+    pub fn dependent_handle(&mut self, key: u64, value: u64) {
+        if self.fits_one_more() {
+            self.dependents.push((key, value));
+        }
+    }
+
+    /// A range of addresses of one generation.
+    pub fn generation(&mut self, generation: Generation) {
+        if self.fits_one_more() {
+            self.generations.push(generation);
+        }
+    }
+
+    /// The content of a string object: a hash of it, its length in UTF-16 units, and its beginning, which has to come
+    /// only once for each hash.
+    pub fn string(&mut self, address: u64, hash: u64, length: u32, text: Option<&str>) {
+        if self.fits_one_more() {
+            self.strings.add(address, hash, length, text);
+        }
+    }
+
+    fn fits_one_more(&mut self) -> bool {
+        let fits = self.needed() + PER_OTHER <= self.budget;
+        self.gaps.others_over_budget += u64::from(!fits);
+        fits
+    }
+
+    /// What a class is called, and in which module it is. May come before or after the objects.
+    pub fn class(&mut self, class: u64, name: &str, module: &str) {
+        self.names.insert(class, TypeInfo { name: name.to_owned(), module: module.to_owned() });
+    }
+
+    /// The end: resolves all references.
+    pub fn finish(mut self, mut end: SnapshotEnd) -> Snapshot {
+        let order = order(&self.addresses);
+        self.gaps.duplicate_objects = order.as_ref().map_or(0, |order| (self.addresses.len() - order.len()) as u64);
+        let addresses = permuted(std::mem::take(&mut self.addresses), order.as_deref());
+        let index = AddressIndex::new(&addresses);
+
+        // In the order in which they came; the reference column is never permuted, only where each object's begin.
+        let mut edges: Vec<NodeId> = Vec::with_capacity(self.references as usize);
+        let mut starts: Vec<u32> = Vec::with_capacity(self.counts.len());
+        self.gaps.spooled_bytes = self.targets.spooled();
+        let targets = std::mem::replace(&mut self.targets, Targets::new(0, None));
+        let mut owner = 0;
+        let mut left = 0;
+        let counts = &mut self.counts;
+        let dangling = &mut self.gaps.dangling_references;
+        let drained = targets.drain(|target| {
+            while left == 0 {
+                starts.push(edges.len() as u32);
+                left = counts[owner];
+                counts[owner] = 0;
+                owner += 1;
+            }
+            left -= 1;
+            match index.find(&addresses, target) {
+                Some(node) => {
+                    edges.push(node);
+                    counts[owner - 1] += 1;
+                }
+                None => *dangling += 1,
+            }
+        });
+        if let Err((lost, error)) = drained {
+            *dangling = dangling.saturating_sub(lost);
+            self.gaps.references_over_budget += lost;
+            incomplete(&mut end, &format!("the temporary file could not be read: {error}"));
+        }
+        while starts.len() < counts.len() {
+            starts.push(edges.len() as u32);
+            counts[starts.len() - 1] = 0;
+        }
+        let mut edges_at = permuted(starts, order.as_deref());
+        let mut edges_len = permuted(std::mem::take(&mut self.counts), order.as_deref());
+        let classes = permuted(std::mem::take(&mut self.classes), order.as_deref());
+        let sizes = permuted(std::mem::take(&mut self.sizes), order.as_deref());
+        drop(order);
+        add_dependents(
+            &mut self.dependents,
+            &addresses,
+            &index,
+            &mut edges,
+            &mut edges_at,
+            &mut edges_len,
+            &mut self.gaps,
+        );
+        let (types, type_table) = self.types(classes);
+
+        let mut snapshot = Snapshot {
+            types,
+            sizes,
+            big: self.big.iter().filter_map(|(at, size)| Some((index.find(&addresses, *at)?, *size))).collect(),
+            references: edges_len.iter().map(|count| u64::from(*count)).sum(),
+            edges_at,
+            edges_len,
+            edges,
+            type_table,
+            roots: Vec::new(),
+            root_names: std::mem::take(&mut self.root_names),
+            generations: generations(&mut self.generations, &addresses),
+            generation_ranges: std::mem::take(&mut self.generations),
+            strings: Default::default(),
+            end,
+            gaps: self.gaps,
+            addresses,
+        };
+        snapshot.add_roots(&self.roots, &index);
+        snapshot.strings = self.strings.finish(&snapshot.addresses, &index, |node| snapshot.size(node));
+        let gaps = &snapshot.gaps;
+        if gaps.objects_over_budget + gaps.references_over_budget + gaps.others_over_budget > 0 {
+            let reason = format!(
+                "{} objects and {} references did not fit into {} MB of memory",
+                gaps.objects_over_budget,
+                gaps.references_over_budget,
+                self.budget >> 20
+            );
+            incomplete(&mut snapshot.end, &reason);
+        }
+        snapshot
+    }
+
+    /// Classes of the same name and module are one type: a report by name would not tell them apart either.
+    fn types(&mut self, mut classes: Vec<u32>) -> (Vec<TypeId>, Vec<TypeInfo>) {
+        let mut table: Vec<TypeInfo> = Vec::new();
+        let mut by_name: HashMap<TypeInfo, TypeId> = HashMap::new();
+        let mut unnamed = Vec::new();
+        let of_class: Vec<TypeId> = self
+            .class_ids
+            .iter()
+            .map(|class| {
+                let info = self.names.get(class).cloned();
+                unnamed.push(info.is_none());
+                let info =
+                    info.unwrap_or_else(|| TypeInfo { name: format!("[class 0x{class:x}]"), module: String::new() });
+                *by_name.entry(info.clone()).or_insert_with(|| {
+                    table.push(info);
+                    table.len() as TypeId - 1
+                })
+            })
+            .collect();
+        for class in &mut classes {
+            self.gaps.objects_without_type += u64::from(unnamed[*class as usize]);
+            *class = of_class[*class as usize];
+        }
+        (classes, table)
+    }
+}
+
+fn incomplete(end: &mut SnapshotEnd, reason: &str) {
+    end.complete = false;
+    if !end.reason.is_empty() {
+        end.reason.push_str("; ");
+    }
+    end.reason.push_str(reason);
+}
+
+impl std::hash::Hash for TypeInfo {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+        self.module.hash(state);
+    }
+}
+
+/// The order of ascending addresses, each once; `None` if they are so already.
+fn order(addresses: &[u64]) -> Option<Vec<u32>> {
+    // A heap comes in stretches of ascending addresses, some thousands at most. If those do not overlap, it is enough
+    // to sort them.
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    let mut first = 0;
+    for at in 1..=addresses.len() {
+        if at == addresses.len() || addresses[at] <= addresses[at - 1] {
+            runs.push((first as u32, at as u32));
+            first = at;
+        }
+    }
+    if runs.len() <= 1 {
+        return None;
+    }
+    runs.sort_by_key(|(first, _)| addresses[*first as usize]);
+    let apart = runs.windows(2).all(|pair| addresses[pair[0].1 as usize - 1] < addresses[pair[1].0 as usize]);
+    if apart {
+        return Some(runs.into_iter().flat_map(|(first, end)| first..end).collect());
+    }
+    let mut order: Vec<u32> = (0..addresses.len() as u32).collect();
+    // Of several objects at one address, the first one stays.
+    order.sort_unstable_by_key(|at| (addresses[*at as usize], *at));
+    order.dedup_by_key(|at| addresses[*at as usize]);
+    Some(order)
+}
+
+fn permuted<T: Copy>(column: Vec<T>, order: Option<&[u32]>) -> Vec<T> {
+    match order {
+        None => column,
+        Some(order) => order.iter().map(|at| column[*at as usize]).collect(),
+    }
+}
+
+/// Makes ranges disjoint and finds the nodes in them. Of ranges that overlap, the earlier ends where the next begins.
+fn generations(ranges: &mut Vec<Generation>, addresses: &[u64]) -> Vec<(NodeId, NodeId, u8)> {
+    ranges.retain(|range| range.length > 0);
+    ranges.sort_by_key(|range| (range.start, range.generation));
+    ranges.dedup_by_key(|range| range.start);
+    let next_starts: Vec<u64> = ranges.iter().skip(1).map(|range| range.start).chain([u64::MAX]).collect();
+    let node = |address: u64| addresses.partition_point(|at| *at < address) as NodeId;
+    ranges
+        .iter_mut()
+        .zip(next_starts)
+        .map(|(range, next)| {
+            let end = range.start.saturating_add(range.length).min(next);
+            range.length = end - range.start;
+            (node(range.start), node(end), range.generation)
+        })
+        .filter(|(first, end, _)| first < end)
+        .collect()
+}
+
+/// Puts each dependent handle behind the references of its key. Those move to the end of the column for that.
+fn add_dependents(
+    dependents: &mut Vec<(u64, u64)>,
+    addresses: &[u64],
+    index: &AddressIndex,
+    edges: &mut Vec<NodeId>,
+    edges_at: &mut [u32],
+    edges_len: &mut [u32],
+    gaps: &mut Gaps,
+) {
+    let mut resolved: Vec<(NodeId, NodeId)> = Vec::with_capacity(dependents.len());
+    for (key, value) in dependents.drain(..) {
+        match (index.find(addresses, key), index.find(addresses, value)) {
+            (Some(key), Some(value)) => resolved.push((key, value)),
+            _ => gaps.dangling_references += 1,
+        }
+    }
+    resolved.sort_unstable();
+    for group in resolved.chunk_by(|one, other| one.0 == other.0) {
+        let key = group[0].0 as usize;
+        let (at, len) = (edges_at[key] as usize, edges_len[key] as usize);
+        if edges.len() + len + group.len() > u32::MAX as usize {
+            gaps.references_over_budget += group.len() as u64;
+            continue;
+        }
+        edges_at[key] = edges.len() as u32;
+        edges_len[key] = (len + group.len()) as u32;
+        edges.extend_from_within(at..at + len);
+        edges.extend(group.iter().map(|(_, value)| *value));
+    }
+}
+
+impl Snapshot {
+    fn add_roots(&mut self, roots: &[Root], index: &AddressIndex) {
+        for root in roots {
+            let inside = || {
+                let node = self.addresses.partition_point(|at| *at <= root.target).checked_sub(1)?;
+                let offset = root.target - self.addresses[node];
+                (offset < self.size(node as NodeId)).then_some(node as NodeId)
+            };
+            let node = index.find(&self.addresses, root.target).or_else(|| root.interior.then(inside).flatten());
+            match node {
+                Some(node) => self.roots.push(SnapshotRoot {
+                    node,
+                    kind: root.kind,
+                    pinned: root.pinned,
+                    weak: root.weak,
+                    id: root.id,
+                }),
+                None => self.gaps.dangling_roots += 1,
+            }
+        }
+        self.roots.sort_by_key(|root| (root.node, RootKind::rank(root.kind)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn end() -> SnapshotEnd {
+        SnapshotEnd { complete: true, ..SnapshotEnd::default() }
+    }
+
+    fn root(target: u64) -> Root {
+        Root { target, kind: RootKind::Handle, pinned: false, weak: false, interior: false, id: 0 }
+    }
+
+    proptest! {
+        /// Whatever comes in whatever order: the snapshot has the same objects with the same references.
+        #[test]
+        fn any_order_gives_the_same_snapshot(
+            objects in prop::collection::vec((0u64..60, 0u64..5, 1u64..1000, prop::collection::vec(0u64..70, 0..5)), 0..60),
+        ) {
+            let mut builder = SnapshotBuilder::new(MemoryBudget::default());
+            let mut expected = BTreeMap::new();
+            let mut dangling = 0;
+            for (place, class, size, references) in &objects {
+                builder.object(place * 8, *class, *size);
+                references.iter().for_each(|target| builder.reference(target * 8));
+                expected.entry(*place).or_insert((*class, *size, references.clone()));
+            }
+            for class in 0..4 {
+                builder.class(class, &format!("T{}", class / 2), "m");
+            }
+            let snapshot = builder.finish(end());
+            prop_assert_eq!(snapshot.len(), expected.len());
+            prop_assert_eq!(snapshot.gaps().duplicate_objects as usize, objects.len() - expected.len());
+            for (node, (place, (class, size, references))) in expected.iter().enumerate() {
+                let node = node as NodeId;
+                prop_assert_eq!((snapshot.address(node), snapshot.size(node)), (place * 8, *size));
+                let name = if *class < 4 { format!("T{}", class / 2) } else { "[class 0x4]".into() };
+                prop_assert_eq!(&snapshot.types()[snapshot.type_of(node) as usize].name, &name);
+                let known: Vec<u64> = references.iter().copied().filter(|target| expected.contains_key(target)).collect();
+                let found: Vec<u64> = snapshot.references(node).iter().map(|to| snapshot.address(*to) / 8).collect();
+                prop_assert_eq!(found, known);
+            }
+            for (_, _, _, references) in &objects {
+                dangling += references.iter().filter(|target| !expected.contains_key(target)).count() as u64;
+            }
+            prop_assert_eq!(snapshot.gaps().dangling_references, dangling);
+            prop_assert!(snapshot.end().complete);
+        }
+    }
+
+    #[test]
+    fn roots_generations_and_dependent_handles() {
+        let mut builder = SnapshotBuilder::new(MemoryBudget::default());
+        builder.object(0x1000, 1, 24);
+        builder.reference(0x2000);
+        builder.object(0x2000, 2, u64::from(u32::MAX) + 7);
+        builder.object(0x1018, 1, 24);
+        builder.generation(Generation { generation: 3, start: 0x2000, length: 0x10_0000 });
+        builder.generation(Generation { generation: 0, start: 0x1010, length: 0x100 });
+        builder.dependent_handle(0x1000, 0x1018);
+        builder.dependent_handle(0x1000, 0x9999);
+        builder.root(root(0x1000));
+        builder.root(root(0x1008));
+        builder.root(Root { interior: true, kind: RootKind::Stack, ..root(0x1008) });
+        builder.root(Root { weak: true, ..root(0x1018) });
+        let snapshot = builder.finish(end());
+        assert_eq!(snapshot.references(0), [2, 1]);
+        assert_eq!(snapshot.reference_count(), 2);
+        assert_eq!(snapshot.size(2), u64::from(u32::MAX) + 7);
+        assert_eq!((0..3).map(|node| snapshot.generation_of(node)).collect::<Vec<_>>(), [6, 0, 3]);
+        assert_eq!((snapshot.gaps().dangling_references, snapshot.gaps().dangling_roots), (1, 1));
+        assert_eq!(snapshot.root_of(0).map(|root| root.kind), Some(RootKind::Handle));
+        assert_eq!(snapshot.root_of(1), None, "a weak handle holds nothing");
+        assert_eq!(snapshot.roots().len(), 3);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_counted_and_told() {
+        let mut builder = SnapshotBuilder::new(MemoryBudget { bytes: 100 * PER_OBJECT, folder: None });
+        for at in 0..200 {
+            builder.object(at * 8, 1, 8);
+            builder.reference(0);
+        }
+        (0..100).for_each(|_| builder.root(root(0)));
+        let snapshot = builder.finish(end());
+        let gaps = snapshot.gaps();
+        assert!((60..90).contains(&snapshot.len()), "{}", snapshot.len());
+        assert_eq!(snapshot.len() as u64 + gaps.objects_over_budget, 200);
+        assert_eq!(snapshot.reference_count() + gaps.references_over_budget, 200);
+        assert_eq!(snapshot.roots().len() as u64 + gaps.others_over_budget, 100);
+        assert!((10..90).contains(&snapshot.roots().len()), "{}", snapshot.roots().len());
+        assert!(!snapshot.end().complete && snapshot.end().reason.contains("did not fit"), "{:?}", snapshot.end());
+    }
+
+    #[test]
+    fn an_empty_snapshot() {
+        let mut builder = SnapshotBuilder::new(MemoryBudget::default());
+        builder.reference(8);
+        let snapshot = builder.finish(end());
+        assert!(snapshot.is_empty());
+        assert_eq!(snapshot.gaps().references_over_budget, 1);
+    }
+}

@@ -1,0 +1,432 @@
+use crate::snapshot::{NodeId, Snapshot};
+
+/// No vertex.
+const NONE: u32 = u32::MAX;
+/// Set aside by the main loop: the dominator is that of the vertex that is noted.
+const DEFERRED: u32 = u32::MAX - 1;
+
+/// Who alone keeps what alive.
+///
+/// An object dominates another one if every path from a root to the other leads through it: were it gone, the other
+/// would be gone too. What an object dominates, with itself, is what it retains. Roots count as one thing, so what is
+/// held from two roots is retained by neither. Weak roots hold nothing.
+///
+/// The algorithm is that of Lengauer and Tarjan (1979) with path compression: `O(m log n)` for any graph. Vertices are
+/// numbered in the order of a depth-first search, which keeps what is looked at close together.
+#[derive(Debug)]
+pub struct Dominators {
+    /// By node: the immediate dominator, `NONE` for what no root reaches, `ROOT` for what only the roots dominate.
+    immediate: Vec<u32>,
+    retained: Vec<u64>,
+    retained_by_type: Vec<u64>,
+    reached: u64,
+    reached_bytes: u64,
+}
+
+/// Dominated by nothing but the roots.
+const ROOT: u32 = u32::MAX - 1;
+
+impl Dominators {
+    /// Computes the tree of a snapshot.
+    pub fn of(snapshot: &Snapshot) -> Self {
+        let search = Search::of(snapshot);
+        let (preds_at, preds) = search.predecessors(snapshot);
+        let Search { order, pre, mut parent } = search;
+        let n = order.len();
+        drop(pre);
+        let mut idom = lengauer_tarjan(&mut parent, preds_at, preds);
+        idom[0] = 0;
+        // `parent` has served; its space takes the tree's first children.
+        let mut first_child = parent;
+
+        let mut retained = vec![0u64; n];
+        for vertex in 1..n {
+            retained[vertex] = snapshot.size(order[vertex]);
+        }
+        // A dominator has a lower number than what it dominates.
+        for vertex in (1..n).rev() {
+            let size = retained[vertex];
+            let above = &mut retained[idom[vertex] as usize];
+            *above = above.saturating_add(size);
+        }
+
+        let retained_by_type = retained_by_type(snapshot, &order, &idom, &retained, &mut first_child);
+        drop(first_child);
+
+        let mut immediate = vec![NONE; snapshot.len()];
+        let mut by_node = vec![0; snapshot.len()];
+        for vertex in 1..n {
+            let node = order[vertex] as usize;
+            by_node[node] = retained[vertex];
+            immediate[node] = match idom[vertex] {
+                0 => ROOT,
+                above => order[above as usize],
+            };
+        }
+        Self { immediate, retained: by_node, retained_by_type, reached: n as u64 - 1, reached_bytes: retained[0] }
+    }
+
+    /// The object that alone keeps this one alive; `None` if it is held by several ways or by a root, or by none.
+    pub fn immediate(&self, node: NodeId) -> Option<NodeId> {
+        let above = self.immediate[node as usize];
+        (above < ROOT).then_some(above)
+    }
+
+    /// Whether a root leads to the object.
+    pub fn is_reached(&self, node: NodeId) -> bool {
+        self.immediate[node as usize] != NONE
+    }
+
+    /// Bytes that would be free without the object, its own among them; 0 for what no root reaches.
+    pub fn retained(&self, node: NodeId) -> u64 {
+        self.retained[node as usize]
+    }
+
+    /// For each type, bytes that would be free without all objects of it, where each object stands for itself: the sum
+    /// over those objects that are not dominated by another one of the type.
+    pub fn retained_by_type(&self) -> &[u64] {
+        &self.retained_by_type
+    }
+
+    /// Number of objects that a root leads to.
+    pub fn reached(&self) -> u64 {
+        self.reached
+    }
+
+    /// Their bytes.
+    pub fn reached_bytes(&self) -> u64 {
+        self.reached_bytes
+    }
+
+    /// For each object, the one that retains most of those that it dominates immediately; `NodeId::MAX` if none.
+    pub(crate) fn heaviest_children(&self) -> Vec<NodeId> {
+        let mut heaviest = vec![NONE; self.immediate.len()];
+        for (node, above) in self.immediate.iter().enumerate() {
+            if *above < ROOT {
+                let best = &mut heaviest[*above as usize];
+                if *best == NONE || self.retained[node] > self.retained[*best as usize] {
+                    *best = node as u32;
+                }
+            }
+        }
+        heaviest
+    }
+}
+
+/// A depth-first search from all roots. Vertex 0 is the one above them.
+struct Search {
+    /// From vertex to node; that of vertex 0 is `NONE`.
+    order: Vec<NodeId>,
+    /// From node to vertex.
+    pre: Vec<u32>,
+    /// Of each vertex, in the tree of the search.
+    parent: Vec<u32>,
+}
+
+impl Search {
+    fn of(snapshot: &Snapshot) -> Self {
+        let mut search = Search { order: vec![NONE], pre: vec![NONE; snapshot.len()], parent: vec![0] };
+        // Vertex, and how many of its references have been followed.
+        let mut open: Vec<(u32, u32)> = Vec::new();
+        for root in snapshot.roots().iter().filter(|root| !root.weak) {
+            search.visit(root.node, 0, &mut open);
+            while let Some((vertex, followed)) = open.last_mut() {
+                let node = search.order[*vertex as usize];
+                let (at, vertex) = (*followed as usize, *vertex);
+                let references = snapshot.references(node);
+                // Goes on at once to the first one that is new, without touching the stack for the others.
+                match references[at..].iter().position(|to| search.pre[*to as usize] == NONE) {
+                    Some(skip) => {
+                        *followed = (at + skip + 1) as u32;
+                        search.visit(references[at + skip], vertex, &mut open);
+                    }
+                    None => _ = open.pop(),
+                }
+            }
+        }
+        search
+    }
+
+    fn visit(&mut self, node: NodeId, parent: u32, open: &mut Vec<(u32, u32)>) {
+        let pre = &mut self.pre[node as usize];
+        if *pre == NONE {
+            *pre = self.order.len() as u32;
+            open.push((*pre, 0));
+            self.order.push(node);
+            self.parent.push(parent);
+        }
+    }
+
+    /// Where references to each vertex come from, other than from its parent, which is known anyway.
+    fn predecessors(&self, snapshot: &Snapshot) -> (Vec<u32>, Vec<u32>) {
+        let n = self.order.len();
+        let mut at = vec![0u32; n + 1];
+        let each = |to_each: &mut dyn FnMut(u32, u32)| {
+            for root in snapshot.roots().iter().filter(|root| !root.weak) {
+                let vertex = self.pre[root.node as usize];
+                if self.parent[vertex as usize] != 0 {
+                    to_each(0, vertex);
+                }
+            }
+            for (from, node) in self.order.iter().enumerate().skip(1) {
+                let from = from as u32;
+                for to in snapshot.references(*node) {
+                    let to = self.pre[*to as usize];
+                    if to != from && self.parent[to as usize] != from {
+                        to_each(from, to);
+                    }
+                }
+            }
+        };
+        each(&mut |_, to| at[to as usize + 1] += 1);
+        for vertex in 0..n {
+            at[vertex + 1] += at[vertex];
+        }
+        let mut from_all = vec![0u32; at[n] as usize];
+        // `at[to]` is where the next one goes, and ends up where the next vertex begins: one place too far on.
+        each(&mut |from, to| {
+            let place = &mut at[to as usize];
+            from_all[*place as usize] = from;
+            *place += 1;
+        });
+        for vertex in (1..=n).rev() {
+            at[vertex] = at[vertex - 1];
+        }
+        at[0] = 0;
+        (at, from_all)
+    }
+}
+
+/// The best candidate for the semidominator on the way up, and its own semidominator.
+#[derive(Clone, Copy)]
+struct Label {
+    semi: u32,
+    vertex: u32,
+}
+
+/// The immediate dominator of each vertex. `parent` is spoilt: paths up are compressed in it.
+fn lengauer_tarjan(parent: &mut [u32], preds_at: Vec<u32>, preds: Vec<u32>) -> Vec<u32> {
+    let n = parent.len();
+    let mut label: Vec<Label> = (0..n as u32).map(|vertex| Label { semi: vertex, vertex }).collect();
+    let mut idom = vec![0u32; n];
+    // Lists of the vertices that have the same semidominator.
+    let mut bucket = vec![NONE; n];
+    let mut next = vec![NONE; n];
+    let mut path = Vec::new();
+    for vertex in (1..n as u32).rev() {
+        // Everything above `vertex` is linked to its parent by now, `vertex` itself is not: what is evaluated here are
+        // the paths below it.
+        let mut of_bucket = bucket[vertex as usize];
+        while of_bucket != NONE {
+            let following = next[of_bucket as usize];
+            let best = evaluate(of_bucket, vertex, parent, &mut label, &mut path);
+            if best.semi < vertex {
+                idom[of_bucket as usize] = best.vertex;
+                next[of_bucket as usize] = DEFERRED;
+            } else {
+                idom[of_bucket as usize] = vertex;
+                next[of_bucket as usize] = NONE;
+            }
+            of_bucket = following;
+        }
+        let mut semi = parent[vertex as usize];
+        let own = preds_at[vertex as usize] as usize..preds_at[vertex as usize + 1] as usize;
+        for pred in &preds[own] {
+            let candidate =
+                if *pred < vertex { *pred } else { evaluate(*pred, vertex, parent, &mut label, &mut path).semi };
+            semi = semi.min(candidate);
+        }
+        label[vertex as usize].semi = semi;
+        if semi == parent[vertex as usize] || semi == 0 {
+            idom[vertex as usize] = semi;
+        } else {
+            next[vertex as usize] = bucket[semi as usize];
+            bucket[semi as usize] = vertex;
+        }
+    }
+    for vertex in 1..n {
+        if next[vertex] == DEFERRED {
+            idom[vertex] = idom[idom[vertex] as usize];
+        }
+    }
+    idom
+}
+
+/// The label with the lowest semidominator on the path from `vertex` up to, and without, the first vertex that is not
+/// linked; linked are those above `last`. All of the path is linked to that vertex directly afterwards.
+fn evaluate(vertex: u32, last: u32, parent: &mut [u32], label: &mut [Label], path: &mut Vec<u32>) -> Label {
+    let mut top = vertex;
+    while parent[top as usize] > last {
+        path.push(top);
+        top = parent[top as usize];
+    }
+    let (end, mut best) = (parent[top as usize], label[top as usize]);
+    while let Some(below) = path.pop() {
+        let own = &mut label[below as usize];
+        if best.semi < own.semi {
+            *own = best;
+        }
+        best = *own;
+        parent[below as usize] = end;
+    }
+    best
+}
+
+fn retained_by_type(
+    snapshot: &Snapshot,
+    order: &[NodeId],
+    idom: &[u32],
+    retained: &[u64],
+    first_child: &mut [u32],
+) -> Vec<u64> {
+    let n = order.len();
+    let mut sums = vec![0u64; snapshot.types().len()];
+    // How many objects of each type are on the way from the roots down to here.
+    let mut above = vec![0u32; snapshot.types().len()];
+    let mut next_child = vec![NONE; n];
+    first_child.fill(NONE);
+    for vertex in (1..n).rev() {
+        let list = &mut first_child[idom[vertex] as usize];
+        next_child[vertex] = *list;
+        *list = vertex as u32;
+    }
+    let mut vertex = first_child[0];
+    while vertex != NONE {
+        let type_id = snapshot.type_of(order[vertex as usize]) as usize;
+        if above[type_id] == 0 {
+            sums[type_id] = sums[type_id].saturating_add(retained[vertex as usize]);
+        }
+        above[type_id] += 1;
+        let mut following = first_child[vertex as usize];
+        while following == NONE && vertex != 0 {
+            above[snapshot.type_of(order[vertex as usize]) as usize] -= 1;
+            following = next_child[vertex as usize];
+            vertex = idom[vertex as usize];
+        }
+        vertex = following;
+    }
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MemoryBudget, Root, RootKind, SnapshotBuilder, SnapshotEnd};
+    use proptest::prelude::*;
+
+    pub(crate) fn snapshot(edges: &[Vec<u64>], roots: &[u64], types: u64) -> Snapshot {
+        let mut builder = SnapshotBuilder::new(MemoryBudget::default());
+        for (node, targets) in edges.iter().enumerate() {
+            builder.object(8 + node as u64 * 8, node as u64 % types, 1 << (node % 20));
+            targets.iter().for_each(|to| builder.reference(8 + to * 8));
+        }
+        for root in roots {
+            let kind = if root % 2 == 0 { RootKind::Stack } else { RootKind::Handle };
+            builder.root(Root { target: 8 + root * 8, kind, pinned: false, weak: false, interior: false, id: *root });
+        }
+        builder.finish(SnapshotEnd { complete: true, ..SnapshotEnd::default() })
+    }
+
+    /// What roots reach when `without` is gone.
+    fn reachable(snapshot: &Snapshot, without: Option<NodeId>) -> Vec<bool> {
+        let mut seen = vec![false; snapshot.len()];
+        let mut open: Vec<NodeId> = snapshot.roots().iter().map(|root| root.node).collect();
+        while let Some(node) = open.pop() {
+            if Some(node) != without && !std::mem::replace(&mut seen[node as usize], true) {
+                open.extend(snapshot.references(node));
+            }
+        }
+        seen
+    }
+
+    fn check(snapshot: &Snapshot) {
+        let dominators = Dominators::of(snapshot);
+        let all = reachable(snapshot, None);
+        // A node dominates all that is not reached without it.
+        let gone: Vec<Vec<bool>> = snapshot
+            .nodes()
+            .map(|node| {
+                let left = reachable(snapshot, Some(node));
+                all.iter().zip(left).map(|(before, after)| *before && !after).collect()
+            })
+            .collect();
+        let sizes = |gone: &mut dyn Iterator<Item = NodeId>| gone.map(|node| snapshot.size(node)).sum::<u64>();
+        for node in snapshot.nodes() {
+            assert_eq!(dominators.is_reached(node), all[node as usize]);
+            let dominated = &gone[node as usize];
+            let retained = sizes(&mut snapshot.nodes().filter(|other| dominated[*other as usize]));
+            assert_eq!(dominators.retained(node), retained, "retained by {node}");
+            // The immediate dominator is the one dominator that all others dominate.
+            let above: Vec<NodeId> = snapshot
+                .nodes()
+                .filter(|other| *other != node && all[node as usize] && gone[*other as usize][node as usize])
+                .collect();
+            let immediate =
+                above.iter().copied().find(|one| above.iter().all(|two| gone[*two as usize][*one as usize]));
+            assert_eq!(dominators.immediate(node), immediate, "dominator of {node}");
+        }
+        for type_id in 0..snapshot.types().len() as u32 {
+            let of_type = |node: &NodeId| snapshot.type_of(*node) == type_id;
+            let dominated =
+                |node: &NodeId| snapshot.nodes().any(|one| of_type(&one) && gone[one as usize][*node as usize]);
+            let expected = sizes(&mut snapshot.nodes().filter(dominated));
+            assert_eq!(dominators.retained_by_type()[type_id as usize], expected, "type {type_id}");
+        }
+        assert_eq!(dominators.reached(), all.iter().filter(|reached| **reached).count() as u64);
+        assert_eq!(dominators.reached_bytes(), sizes(&mut snapshot.nodes().filter(|node| all[*node as usize])));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(600))]
+        #[test]
+        fn as_by_removing_each_object(
+            edges in prop::collection::vec(prop::collection::vec(0u64..24, 0..4), 1..24),
+            roots in prop::collection::vec(0u64..24, 0..4),
+            types in 1u64..6,
+        ) {
+            check(&snapshot(&edges, &roots, types));
+        }
+
+        #[test]
+        fn as_by_removing_each_object_of_thin_graphs(
+            edges in prop::collection::vec(prop::collection::vec(0u64..40, 0..3), 40),
+            root in 0u64..40,
+        ) {
+            check(&snapshot(&edges, &[root], 3));
+        }
+    }
+
+    #[test]
+    fn weak_roots_hold_nothing() {
+        let mut builder = SnapshotBuilder::new(MemoryBudget::default());
+        builder.object(8, 1, 100);
+        builder.root(Root { target: 8, kind: RootKind::Handle, pinned: false, weak: true, interior: false, id: 0 });
+        let snapshot = builder.finish(SnapshotEnd::default());
+        let dominators = Dominators::of(&snapshot);
+        assert!(!dominators.is_reached(0));
+        assert_eq!((dominators.reached(), dominators.retained(0), dominators.immediate(0)), (0, 0, None));
+    }
+
+    #[test]
+    fn a_million_links_in_a_row() {
+        let n = 1_000_000u64;
+        // Each link also points back, as those of a linked list do, and the last one to many that a root holds too:
+        // that is where an algorithm that climbs up the tree step by step does not end.
+        let mut edges: Vec<Vec<u64>> = (0..n).map(|at| vec![at + 1, at.saturating_sub(1)]).collect();
+        edges.push((n + 1..n + 50_001).collect());
+        edges.resize(n as usize + 50_001, Vec::new());
+        let mut roots = vec![0];
+        roots.extend(n + 1..n + 50_001);
+        let snapshot = snapshot(&edges, &roots, 7);
+        let dominators = Dominators::of(&snapshot);
+        assert_eq!(dominators.immediate(n as u32), Some(n as u32 - 1));
+        assert_eq!(dominators.immediate(n as u32 + 7), None);
+        let list: u64 = (0..=n as u32).map(|node| snapshot.size(node)).sum();
+        assert_eq!(dominators.retained(0), list);
+        assert_eq!(dominators.reached(), n + 50_001);
+        assert_eq!(
+            dominators.retained_by_type()[0],
+            list + (n + 1..n + 50_001).filter(|at| at % 7 == 0).map(|at| 1 << (at % 20)).sum::<u64>()
+        );
+    }
+}

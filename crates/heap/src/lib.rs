@@ -1,0 +1,42 @@
+//! Analysis of heap snapshots of .NET processes.
+//!
+//! A [`SnapshotBuilder`] takes objects, references and roots in the order in which they come, a [`Snapshot`] holds
+//! them in columns: an object is a number (`u32`, in the order of addresses), its references are a slice. Everything
+//! else is computed from that:
+//!
+//! - [`Histogram`]: objects and bytes by type and generation;
+//! - [`Dominators`]: who alone keeps what alive, and how many bytes would go with each object and each type;
+//! - [`Paths`]: shortest paths from roots, and by which kinds of path the objects of a type are held;
+//! - [`growth`]: what grows from snapshot to snapshot, and whether that is more than chance;
+//! - [`Report`]: all of it in a form for people and programs;
+//! - [`gcdump`]: files of `dotnet-gcdump` and PerfView, both ways.
+//!
+//! Nothing here recurses, so that lists of millions of links are as good as any other heap, and memory stays within a
+//! [`MemoryBudget`]: what does not fit is left out, counted, and the snapshot says that it is not complete.
+#![forbid(unsafe_code)]
+
+mod builder;
+mod dominators;
+pub mod gcdump;
+pub mod growth;
+mod histogram;
+mod index;
+mod paths;
+mod report;
+mod snapshot;
+mod strings;
+mod targets;
+
+pub use builder::{MemoryBudget, SnapshotBuilder};
+pub use dominators::Dominators;
+pub use histogram::{Histogram, TypeCounts};
+pub use paths::{Holding, Holdings, PathStep, Paths, RootPath};
+pub use report::{
+    GenerationRow, GrowthRow, HolderRow, LeakReport, LookRow, Missing, PathRow, Report, ReportOptions, Retainer,
+    RootRow, SCHEMA, Step, StringRow, Strings, Suspect, Totals, TypeDetail, TypeRow, leaks, report,
+};
+pub use snapshot::{
+    GENERATIONS, Gaps, Generation, NodeId, Root, RootKind, Snapshot, SnapshotEnd, SnapshotRoot, TypeId, TypeInfo,
+    generation_name,
+};
+pub use strings::{DuplicateString, StringStatistics};

@@ -1,0 +1,724 @@
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::{
+    dominators::Dominators,
+    growth::{Growth, Look, Trend, TypeGrowth, Verdict},
+    histogram::{Histogram, TypeCounts},
+    paths::{Holdings, Paths, RootPath},
+    snapshot::{GENERATIONS, Gaps, NodeId, RootKind, Snapshot, TypeId, generation_name},
+};
+
+/// What a [`Report`] shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportOptions {
+    /// Rows of each list.
+    pub top: usize,
+    /// A type to be looked at closely: its name, with or without namespace.
+    pub type_name: Option<String>,
+    /// Kinds of path for each type that is looked at closely.
+    pub paths: usize,
+}
+
+impl Default for ReportOptions {
+    fn default() -> Self {
+        Self { top: 20, type_name: None, paths: 5 }
+    }
+}
+
+/// Version of the form of [`Report`] and [`LeakReport`]. Fields may be added without a new one.
+pub const SCHEMA: u32 = 1;
+
+/// A snapshot for people and programs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// Name of the process.
+    pub process: String,
+    /// Its id; 0 if not known.
+    pub pid: u32,
+    /// The runtime; empty if not known.
+    pub runtime: String,
+    /// When the snapshot was taken, milliseconds since 1970; 0 if not known.
+    pub time_unix_ms: u64,
+    /// How long the process stood still for it, where that was measured.
+    pub pause_seconds: Option<f64>,
+    /// Whether all objects are in it.
+    pub complete: bool,
+    /// Why not.
+    pub incomplete_reason: Option<String>,
+    /// Sums.
+    pub totals: Totals,
+    /// By generation.
+    pub generations: Vec<GenerationRow>,
+    /// By kind of root.
+    pub roots: Vec<RootRow>,
+    /// The types of most bytes.
+    pub types: Vec<TypeRow>,
+    /// The types that retain most.
+    pub retaining_types: Vec<TypeRow>,
+    /// Where most is retained.
+    pub retainers: Vec<Retainer>,
+    /// Contents of strings; none if they were not compared.
+    pub strings: Option<Strings>,
+    /// What waits for its finalizer.
+    pub finalizer_queue: Vec<TypeRow>,
+    /// The types that were asked for by name.
+    pub asked: Vec<TypeDetail>,
+    /// What the snapshot lacks.
+    pub missing: Missing,
+}
+
+/// Sums over a snapshot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Totals {
+    /// All objects.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// References between them.
+    pub references: u64,
+    /// Types that have objects.
+    pub types: u64,
+    /// Objects that a root leads to.
+    pub reached_objects: u64,
+    /// Their bytes.
+    pub reached_bytes: u64,
+}
+
+/// A generation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GenerationRow {
+    /// See [`generation_name`].
+    pub name: &'static str,
+    /// Objects in it.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// All roots of a kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RootRow {
+    /// Which.
+    pub kind: RootKind,
+    /// How many that keep an object alive.
+    pub roots: u64,
+    /// How many of them also pin it.
+    pub pinned: u64,
+    /// Roots that keep nothing alive, which are not among [`Self::roots`].
+    pub weak: u64,
+    /// Different objects that are kept alive.
+    pub objects: u64,
+}
+
+/// Objects of a type.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TypeRow {
+    /// Full name.
+    #[serde(rename = "type")]
+    pub name: String,
+    /// Module; empty if not known.
+    pub module: String,
+    /// How many.
+    pub objects: u64,
+    /// Bytes of the objects themselves.
+    pub bytes: u64,
+    /// Bytes that would be free without all of them.
+    pub retained_bytes: u64,
+    /// Their bytes by generation.
+    pub bytes_by_generation: BTreeMap<&'static str, u64>,
+}
+
+/// A step of a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// Type of the object.
+    #[serde(rename = "type")]
+    pub name: String,
+    /// How many objects of the type follow one another here, the first [`crate::Paths`] counts.
+    pub times: u32,
+    /// Where the last of them is.
+    pub address: u64,
+}
+
+/// A shortest path from a root.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PathRow {
+    /// What it begins with.
+    pub root: RootKind,
+    /// What that is called, if it has a name.
+    pub root_name: Option<String>,
+    /// Whether it pins the first object.
+    pub pinned: bool,
+    /// From the first object on.
+    pub steps: Vec<Step>,
+    /// Steps that are left out in the middle.
+    pub omitted_steps: u64,
+}
+
+/// An object that retains much, while nothing below it retains nearly as much.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Retainer {
+    /// Where it is.
+    pub address: u64,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub name: String,
+    /// Bytes of itself.
+    pub bytes: u64,
+    /// Bytes that would be free without it.
+    pub retained_bytes: u64,
+    /// How it is held.
+    pub path: Option<PathRow>,
+}
+
+/// Contents of strings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Strings {
+    /// Strings that were compared.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Different contents.
+    pub distinct: u64,
+    /// Bytes of all but one of each content.
+    pub wasted_bytes: u64,
+    /// Those that waste most.
+    pub duplicates: Vec<StringRow>,
+}
+
+/// A content that several strings have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StringRow {
+    /// How it begins, where that is known.
+    pub text: Option<String>,
+    /// UTF-16 units of one.
+    pub length: u32,
+    /// How many strings have it.
+    pub objects: u64,
+    /// Bytes of all of them but one.
+    pub wasted_bytes: u64,
+    /// How one of them is held.
+    pub path: Option<PathRow>,
+}
+
+/// A way in which objects of a type are held.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HolderRow {
+    /// How many objects, of those that were looked at.
+    pub objects: u64,
+    /// Bytes of these objects.
+    pub bytes: u64,
+    /// One of the paths.
+    pub path: PathRow,
+}
+
+/// A type that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TypeDetail {
+    /// Its objects.
+    #[serde(flatten)]
+    pub row: TypeRow,
+    /// Objects whose paths were looked at: all, or some 20,000 that are evenly spread.
+    pub examined_objects: u64,
+    /// How many of them no root reaches.
+    pub unreached_objects: u64,
+    /// The most common ways in which they are held.
+    pub holders: Vec<HolderRow>,
+}
+
+/// What a snapshot lacks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Missing {
+    /// Objects that no root leads to.
+    pub unreached_objects: u64,
+    /// Their bytes.
+    pub unreached_bytes: u64,
+    /// The rest.
+    #[serde(flatten)]
+    pub gaps: Gaps,
+}
+
+/// Makes a report of a snapshot.
+pub fn report(snapshot: &Snapshot, options: &ReportOptions) -> Report {
+    let histogram = Histogram::of(snapshot);
+    let dominators = Dominators::of(snapshot);
+    let rows = Rows { snapshot, retained: dominators.retained_by_type() };
+    let top_retainers = top_retainers(snapshot, &dominators, options.top);
+    let finalizer_queue = rows.finalizer_queue(options.top);
+    let by_retained = {
+        let mut types: Vec<&TypeCounts> = histogram.types.iter().filter(|row| row.count > 0).collect();
+        types.sort_by_key(|row| std::cmp::Reverse(rows.retained[row.type_id as usize]));
+        types
+    };
+    let types = histogram.by_bytes();
+    let top = |types: &[&TypeCounts]| types.iter().take(options.top).map(|row| rows.row(row)).collect::<Vec<_>>();
+    let (total, reached) = (&histogram.total, (dominators.reached(), dominators.reached_bytes()));
+    let mut report = Report {
+        schema: SCHEMA,
+        process: snapshot.end().process.clone(),
+        pid: snapshot.end().pid,
+        runtime: snapshot.end().runtime.clone(),
+        time_unix_ms: snapshot.end().unix_ms,
+        pause_seconds: snapshot.end().pause_ns.map(seconds),
+        complete: snapshot.end().complete,
+        incomplete_reason: (!snapshot.end().complete).then(|| snapshot.end().reason.clone()),
+        totals: Totals {
+            objects: total.count,
+            bytes: total.bytes,
+            references: snapshot.reference_count(),
+            types: types.len() as u64,
+            reached_objects: reached.0,
+            reached_bytes: reached.1,
+        },
+        generations: (0..GENERATIONS)
+            .map(|generation| GenerationRow {
+                name: generation_name(generation),
+                objects: total.count_by_generation[generation],
+                bytes: total.bytes_by_generation[generation],
+            })
+            .filter(|row| row.objects > 0)
+            .collect(),
+        roots: root_rows(snapshot),
+        types: top(&types),
+        retaining_types: top(&by_retained),
+        retainers: Vec::new(),
+        strings: None,
+        finalizer_queue,
+        asked: Vec::new(),
+        missing: Missing {
+            unreached_objects: total.count - reached.0,
+            unreached_bytes: total.bytes.saturating_sub(reached.1),
+            gaps: snapshot.gaps().clone(),
+        },
+    };
+    let retained: Vec<(NodeId, u64)> = top_retainers.iter().map(|node| (*node, dominators.retained(*node))).collect();
+    let asked: Vec<TypeId> = options.type_name.iter().flat_map(|name| snapshot.find_types(name)).collect();
+    let asked: Vec<(TypeId, TypeRow)> =
+        asked.into_iter().map(|type_id| (type_id, rows.row(&histogram.types[type_id as usize]))).collect();
+    // The tree takes as much memory as the paths will.
+    drop(dominators);
+
+    let paths = Paths::of(snapshot, |_| true);
+    report.retainers = retained
+        .into_iter()
+        .map(|(node, retained_bytes)| Retainer {
+            address: snapshot.address(node),
+            name: type_name(snapshot, snapshot.type_of(node)),
+            bytes: snapshot.size(node),
+            retained_bytes,
+            path: paths.to(node).map(|path| path_row(snapshot, &path)),
+        })
+        .collect();
+    report.asked = asked
+        .into_iter()
+        .map(|(type_id, row)| {
+            let holdings = paths.holdings(type_id);
+            TypeDetail {
+                row,
+                examined_objects: holdings.examined,
+                unreached_objects: holdings.unreached,
+                holders: holder_rows(snapshot, &holdings, options.paths),
+            }
+        })
+        .collect();
+    let strings = snapshot.strings();
+    report.strings = (strings.count > 0).then(|| Strings {
+        objects: strings.count,
+        bytes: strings.bytes,
+        distinct: strings.distinct,
+        wasted_bytes: strings.wasted,
+        duplicates: strings
+            .duplicates
+            .iter()
+            .take(options.top)
+            .map(|duplicate| StringRow {
+                text: duplicate.text.clone(),
+                length: duplicate.length,
+                objects: duplicate.count,
+                wasted_bytes: duplicate.wasted,
+                path: paths.to(duplicate.example).map(|path| path_row(snapshot, &path)),
+            })
+            .collect(),
+    });
+    report
+}
+
+fn seconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
+}
+
+fn type_name(snapshot: &Snapshot, type_id: TypeId) -> String {
+    snapshot.types()[type_id as usize].name.clone()
+}
+
+struct Rows<'a> {
+    snapshot: &'a Snapshot,
+    retained: &'a [u64],
+}
+
+impl Rows<'_> {
+    fn row(&self, counts: &TypeCounts) -> TypeRow {
+        let info = &self.snapshot.types()[counts.type_id as usize];
+        TypeRow {
+            name: info.name.clone(),
+            module: info.module.clone(),
+            objects: counts.count,
+            bytes: counts.bytes,
+            retained_bytes: self.retained[counts.type_id as usize],
+            bytes_by_generation: (0..GENERATIONS)
+                .filter(|generation| counts.bytes_by_generation[*generation] > 0)
+                .map(|generation| (generation_name(generation), counts.bytes_by_generation[generation]))
+                .collect(),
+        }
+    }
+
+    /// Types of what waits for its finalizer; bytes are those of these objects.
+    fn finalizer_queue(&self, top: usize) -> Vec<TypeRow> {
+        let mut types: BTreeMap<TypeId, TypeCounts> = BTreeMap::new();
+        for root in self.snapshot.roots().iter().filter(|root| root.kind == RootKind::Finalizer && !root.weak) {
+            let type_id = self.snapshot.type_of(root.node);
+            let row = types.entry(type_id).or_insert(TypeCounts { type_id, ..TypeCounts::default() });
+            let (size, generation) = (self.snapshot.size(root.node), self.snapshot.generation_of(root.node));
+            row.count += 1;
+            row.bytes += size;
+            row.bytes_by_generation[generation] += size;
+        }
+        let mut types: Vec<TypeCounts> = types.into_values().collect();
+        types.sort_by_key(|row| std::cmp::Reverse(row.count));
+        types.iter().take(top).map(|row| self.row(row)).collect()
+    }
+}
+
+fn root_rows(snapshot: &Snapshot) -> Vec<RootRow> {
+    let rows = RootKind::ALL.into_iter().map(|kind| {
+        let mut row = RootRow { kind, roots: 0, pinned: 0, weak: 0, objects: 0 };
+        let mut last = None;
+        for root in snapshot.roots().iter().filter(|root| root.kind == kind) {
+            if root.weak {
+                row.weak += 1;
+                continue;
+            }
+            row.roots += 1;
+            row.pinned += u64::from(root.pinned);
+            row.objects += u64::from(last != Some(root.node));
+            last = Some(root.node);
+        }
+        row
+    });
+    rows.filter(|row| row.roots + row.weak > 0).collect()
+}
+
+/// Objects that retain most, without those of which nearly all is retained by one object below: a list retains as much
+/// as its array, and the array is where it comes together.
+fn top_retainers(snapshot: &Snapshot, dominators: &Dominators, top: usize) -> Vec<NodeId> {
+    let heaviest = dominators.heaviest_children();
+    let comes_together = |node: &NodeId| {
+        let below = heaviest[*node as usize];
+        let retained = dominators.retained(*node);
+        retained > 0 && (below == NodeId::MAX || dominators.retained(below) < retained / 5 * 4)
+    };
+    // The least of the best is on top.
+    let mut best = std::collections::BinaryHeap::new();
+    for node in snapshot.nodes().filter(comes_together) {
+        let entry = std::cmp::Reverse((dominators.retained(node), node));
+        if best.len() < top {
+            best.push(entry);
+        } else if best.peek().is_some_and(|least| entry < *least) {
+            best.pop();
+            best.push(entry);
+        }
+    }
+    best.into_sorted_vec().into_iter().map(|entry| entry.0.1).collect()
+}
+
+fn path_row(snapshot: &Snapshot, path: &RootPath) -> PathRow {
+    PathRow {
+        root: path.root.kind,
+        root_name: snapshot.root_name(&path.root).map(str::to_owned),
+        pinned: path.root.pinned,
+        steps: path
+            .steps
+            .iter()
+            .map(|step| Step {
+                name: type_name(snapshot, step.type_id),
+                times: step.times,
+                address: snapshot.address(step.node),
+            })
+            .collect(),
+        omitted_steps: path.omitted,
+    }
+}
+
+fn holder_rows(snapshot: &Snapshot, holdings: &Holdings, paths: usize) -> Vec<HolderRow> {
+    let row = |holding: &crate::Holding| HolderRow {
+        objects: holding.count,
+        bytes: holding.bytes,
+        path: path_row(snapshot, &holding.example),
+    };
+    holdings.kinds.iter().take(paths).map(row).collect()
+}
+
+/// What grew between looks, for people and programs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LeakReport {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// Name of the process.
+    pub process: String,
+    /// Its id.
+    pub pid: u32,
+    /// The runtime; empty if not known.
+    pub runtime: String,
+    /// Whether all looks are complete.
+    pub complete: bool,
+    /// The looks, in the order of their times.
+    pub looks: Vec<LookRow>,
+    /// Bytes of all objects over time.
+    pub total: Trend,
+    /// The types that grew most.
+    pub types: Vec<GrowthRow>,
+    /// The types that are suspected to leak, the surest first.
+    pub suspects: Vec<Suspect>,
+}
+
+/// A look.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LookRow {
+    /// When, since the first look.
+    pub seconds: f64,
+    /// All objects.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How long the process stood still for it, where that was measured.
+    pub pause_seconds: Option<f64>,
+    /// Whether all objects are in it.
+    pub complete: bool,
+}
+
+/// A type over all looks.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GrowthRow {
+    /// Full name.
+    #[serde(rename = "type")]
+    pub name: String,
+    /// Module; empty if not known.
+    pub module: String,
+    /// Objects at each look.
+    pub objects: Vec<u64>,
+    /// Their bytes at each look.
+    pub bytes: Vec<u64>,
+    /// Of the objects.
+    pub objects_trend: Trend,
+    /// Of the bytes.
+    pub bytes_trend: Trend,
+    /// Whether it is suspected.
+    pub verdict: Option<Verdict>,
+}
+
+/// A type that is suspected to leak.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Suspect {
+    /// How it grew.
+    #[serde(flatten)]
+    pub growth: GrowthRow,
+    /// Another suspect through which most of its objects are held: it then grows along with that one.
+    pub along_with: Option<String>,
+    /// The most common ways in which its objects are held at the last look.
+    pub holders: Vec<HolderRow>,
+}
+
+/// Suspects whose paths are looked for.
+const SUSPECTS: usize = 12;
+
+/// Compares looks; `last` is the snapshot of the last one, in which paths are looked for.
+pub fn leaks(looks: &[Look], last: &Snapshot, options: &ReportOptions) -> LeakReport {
+    let growth = Growth::of(looks);
+    let first = growth.times.first().copied().unwrap_or(0);
+    let suspects: Vec<&TypeGrowth> = growth.suspects().into_iter().take(SUSPECTS).collect();
+    let paths = (!suspects.is_empty()).then(|| Paths::of(last, |_| true));
+    let mut suspects: Vec<Suspect> = suspects
+        .iter()
+        .map(|suspect| {
+            let type_id = last.types().iter().position(|info| *info == suspect.info);
+            let holders = match (type_id, &paths) {
+                (Some(type_id), Some(paths)) => holder_rows(last, &paths.holdings(type_id as TypeId), options.paths),
+                _ => Vec::new(),
+            };
+            Suspect { growth: growth_row(suspect), along_with: along_with(suspect, &suspects, &holders), holders }
+        })
+        .collect();
+    // Within a verdict, those first that grow on their own.
+    suspects.sort_by_key(|suspect| (std::cmp::Reverse(suspect.growth.verdict), suspect.along_with.is_some()));
+    LeakReport {
+        schema: SCHEMA,
+        process: last.end().process.clone(),
+        pid: last.end().pid,
+        runtime: last.end().runtime.clone(),
+        complete: looks.iter().all(|look| look.complete),
+        looks: looks
+            .iter()
+            .map(|look| LookRow {
+                seconds: seconds(look.time.saturating_sub(first)),
+                objects: look.count,
+                bytes: look.bytes,
+                pause_seconds: look.pause_ns.map(seconds),
+                complete: look.complete,
+            })
+            .collect(),
+        total: growth.total,
+        types: growth.types.iter().take(options.top).map(growth_row).collect(),
+        suspects,
+    }
+}
+
+fn growth_row(growth: &TypeGrowth) -> GrowthRow {
+    GrowthRow {
+        name: growth.info.name.clone(),
+        module: growth.info.module.clone(),
+        objects: growth.counts.clone(),
+        bytes: growth.bytes.clone(),
+        objects_trend: growth.count_trend,
+        bytes_trend: growth.bytes_trend,
+        verdict: growth.verdict,
+    }
+}
+
+/// The suspect nearest to the root on the way to most objects of another one, if its number grows too: the strings of
+/// orders that leak grow because the orders do.
+fn along_with(suspect: &TypeGrowth, suspects: &[&TypeGrowth], holders: &[HolderRow]) -> Option<String> {
+    let most = holders.first()?;
+    let above = most.path.steps.split_last()?.1;
+    above
+        .iter()
+        .find(|step| {
+            suspects.iter().any(|other| {
+                other.info.name == step.name
+                    && other.info != suspect.info
+                    && other.count_trend.change * 20.0 >= suspect.count_trend.change
+                    && other.count_trend.change >= 16.0
+            })
+        })
+        .map(|step| step.name.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Generation, MemoryBudget, Root, SnapshotBuilder, SnapshotEnd};
+
+    const ORDERS: u64 = 500;
+
+    /// A static list with `orders` orders, each with a string; and a large array on a stack.
+    fn shop(orders: u64, time: u64) -> Snapshot {
+        let mut builder = SnapshotBuilder::new(MemoryBudget::default());
+        for (class, name) in [(1, "List<Shop.Order>"), (2, "Shop.Order[]"), (3, "Shop.Order"), (4, "System.String")] {
+            builder.class(class, name, "shop.dll");
+        }
+        builder.object(0x1000, 1, 32);
+        builder.reference(0x2000);
+        builder.object(0x2000, 2, 24 + orders * 8);
+        (0..orders).for_each(|order| builder.reference(0x10_0000 + order * 24));
+        for order in 0..orders {
+            builder.object(0x10_0000 + order * 24, 3, 24);
+            builder.reference(0x20_0000 + order * 40);
+        }
+        for order in 0..orders {
+            builder.object(0x20_0000 + order * 40, 4, 40);
+            builder.string(
+                0x20_0000 + order * 40,
+                order % 2,
+                9,
+                (order > 1).then_some(if order % 2 == 0 { "even" } else { "odd" }),
+            );
+        }
+        builder.class(5, "System.Byte[]", "");
+        builder.object(0x30_0000, 5, 100_000);
+        builder.object(0x40_0000, 5, 1000);
+        builder.generation(Generation { generation: 2, start: 0, length: 0x30_0000 });
+        builder.generation(Generation { generation: 3, start: 0x30_0000, length: 0x10_0000 });
+        let root = |target, kind| Root { target, kind, pinned: false, weak: false, interior: false, id: 7 };
+        builder.root_name(7, "Shop.Program.orders");
+        builder.root(root(0x1000, RootKind::Statics));
+        builder.root(Root { id: 0, ..root(0x30_0000, RootKind::Stack) });
+        builder.root(Root { id: 0, weak: true, ..root(0x2000, RootKind::Handle) });
+        builder.finish(SnapshotEnd { complete: true, time, pause_ns: Some(5_000_000), ..SnapshotEnd::default() })
+    }
+
+    #[test]
+    fn a_report_tells_what_is_there_and_who_holds_it() {
+        let snapshot = shop(ORDERS, 0);
+        let report = report(&snapshot, &ReportOptions { type_name: Some("Order".into()), ..ReportOptions::default() });
+        let orders = 32 + 24 + ORDERS * (8 + 24 + 40);
+        assert_eq!(
+            report.totals,
+            Totals {
+                objects: 4 + 2 * ORDERS,
+                bytes: orders + 101_000,
+                references: 1 + 2 * ORDERS,
+                types: 5,
+                reached_objects: 3 + 2 * ORDERS,
+                reached_bytes: orders + 100_000,
+            }
+        );
+        assert_eq!((report.missing.unreached_objects, report.missing.unreached_bytes), (1, 1000));
+        assert_eq!(
+            report.generations.iter().map(|row| (row.name, row.objects)).collect::<Vec<_>>(),
+            [("gen2", 2 + 2 * ORDERS), ("loh", 1), ("unknown", 1)]
+        );
+        assert_eq!(report.types[0].name, "System.Byte[]");
+        let list = report.retaining_types.iter().find(|row| row.name == "List<Shop.Order>").unwrap();
+        assert_eq!((list.objects, list.bytes, list.retained_bytes), (1, 32, orders));
+        // The list retains hardly more than its array, so the array is told.
+        assert_eq!(report.retainers[0].name, "System.Byte[]");
+        assert_eq!(
+            (report.retainers[1].name.as_str(), report.retainers[1].retained_bytes),
+            ("Shop.Order[]", orders - 32)
+        );
+        let path = report.retainers[1].path.as_ref().unwrap();
+        assert_eq!((path.root, path.root_name.as_deref()), (RootKind::Statics, Some("Shop.Program.orders")));
+        let strings = report.strings.as_ref().unwrap();
+        assert_eq!((strings.objects, strings.distinct, strings.wasted_bytes), (ORDERS, 2, (ORDERS - 2) * 40));
+        assert_eq!(strings.duplicates[0].text.as_deref(), Some("even"));
+        assert_eq!(report.asked.len(), 1);
+        assert_eq!((report.asked[0].row.objects, report.asked[0].holders.len()), (ORDERS, 1));
+        let steps: Vec<&str> = report.asked[0].holders[0].path.steps.iter().map(|step| step.name.as_str()).collect();
+        assert_eq!(steps, ["List<Shop.Order>", "Shop.Order[]", "Shop.Order"]);
+        assert_eq!(
+            report.roots.iter().map(|row| (row.kind, row.roots, row.weak)).collect::<Vec<_>>(),
+            [(RootKind::Statics, 1, 0), (RootKind::Handle, 0, 1), (RootKind::Stack, 1, 0)]
+        );
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["asked"][0]["type"], "Shop.Order");
+        assert_eq!(json["missing"]["dangling_references"], 0);
+        assert_eq!(json["types"][0]["bytes_by_generation"]["loh"], 100_000);
+    }
+
+    #[test]
+    fn what_leaks_is_told_with_its_holder() {
+        let snapshots: Vec<Snapshot> = (0..4).map(|look| shop(ORDERS + look * 100, look * 2_000_000_000)).collect();
+        let looks: Vec<Look> = snapshots.iter().map(Look::of).collect();
+        let report = leaks(&looks, &snapshots[3], &ReportOptions::default());
+        assert_eq!(report.looks.iter().map(|look| look.seconds).collect::<Vec<_>>(), [0.0, 2.0, 4.0, 6.0]);
+        let found: Vec<(&str, Option<Verdict>, Option<&str>)> = report
+            .suspects
+            .iter()
+            .map(|row| (row.growth.name.as_str(), row.growth.verdict, row.along_with.as_deref()))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("Shop.Order", Some(Verdict::Leaking), None),
+                ("System.String", Some(Verdict::Leaking), Some("Shop.Order"))
+            ]
+        );
+        assert_eq!(report.suspects[0].growth.objects, [500, 600, 700, 800]);
+        assert!((report.suspects[0].growth.objects_trend.per_second - 50.0).abs() < 1e-9);
+        assert_eq!(report.suspects[0].holders[0].path.root_name.as_deref(), Some("Shop.Program.orders"));
+        assert_eq!(serde_json::to_value(&report).unwrap()["suspects"][0]["verdict"], "leaking");
+    }
+}
