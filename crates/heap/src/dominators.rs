@@ -31,9 +31,8 @@ impl Dominators {
     pub fn of(snapshot: &Snapshot) -> Self {
         let search = Search::of(snapshot);
         let (preds_at, preds) = search.predecessors(snapshot);
-        let Search { order, pre, mut parent } = search;
+        let Search { order, mut parent } = search;
         let n = order.len();
-        drop(pre);
         let mut idom = lengauer_tarjan(&mut parent, preds_at, preds);
         idom[0] = 0;
         // `parent` has served; its space takes the tree's first children.
@@ -117,78 +116,99 @@ impl Dominators {
 struct Search {
     /// From vertex to node; that of vertex 0 is `NONE`.
     order: Vec<NodeId>,
-    /// From node to vertex.
-    pre: Vec<u32>,
     /// Of each vertex, in the tree of the search.
     parent: Vec<u32>,
 }
 
+/// A bit for each object: of 20 million, the bits stay in the processor's cache and the numbers do not.
+struct Seen(Vec<u64>);
+
+impl Seen {
+    fn has(&self, node: NodeId) -> bool {
+        self.0[node as usize / 64] & (1 << (node % 64)) != 0
+    }
+
+    fn set(&mut self, node: NodeId) {
+        self.0[node as usize / 64] |= 1 << (node % 64);
+    }
+}
+
 impl Search {
     fn of(snapshot: &Snapshot) -> Self {
-        let mut search = Search { order: vec![NONE], pre: vec![NONE; snapshot.len()], parent: vec![0] };
+        let mut seen = Seen(vec![0; snapshot.len().div_ceil(64)]);
+        let (mut order, mut parent) = (vec![NONE], vec![0]);
         // Vertex, and how many of its references have been followed.
         let mut open: Vec<(u32, u32)> = Vec::new();
+        let mut visit = |node: NodeId, above: u32, open: &mut Vec<(u32, u32)>, order: &mut Vec<NodeId>| {
+            open.push((order.len() as u32, 0));
+            order.push(node);
+            parent.push(above);
+        };
         for root in snapshot.roots().iter().filter(|root| !root.weak) {
-            search.visit(root.node, 0, &mut open);
+            if seen.has(root.node) {
+                continue;
+            }
+            seen.set(root.node);
+            visit(root.node, 0, &mut open, &mut order);
             while let Some((vertex, followed)) = open.last_mut() {
-                let node = search.order[*vertex as usize];
                 let (at, vertex) = (*followed as usize, *vertex);
-                let references = snapshot.references(node);
+                let references = snapshot.references(order[vertex as usize]);
                 // Goes on at once to the first one that is new, without touching the stack for the others.
-                match references[at..].iter().position(|to| search.pre[*to as usize] == NONE) {
+                match references[at..].iter().position(|to| !seen.has(*to)) {
                     Some(skip) => {
                         *followed = (at + skip + 1) as u32;
-                        search.visit(references[at + skip], vertex, &mut open);
+                        let to = references[at + skip];
+                        seen.set(to);
+                        visit(to, vertex, &mut open, &mut order);
                     }
                     None => _ = open.pop(),
                 }
             }
         }
-        search
+        Self { order, parent }
     }
 
-    fn visit(&mut self, node: NodeId, parent: u32, open: &mut Vec<(u32, u32)>) {
-        let pre = &mut self.pre[node as usize];
-        if *pre == NONE {
-            *pre = self.order.len() as u32;
-            open.push((*pre, 0));
-            self.order.push(node);
-            self.parent.push(parent);
-        }
-    }
-
-    /// Where references to each vertex come from, other than from its parent, which is known anyway.
+    /// Where references to each vertex come from, other than from its parent, which is known anyway: where those of
+    /// each vertex begin, and all of them.
     fn predecessors(&self, snapshot: &Snapshot) -> (Vec<u32>, Vec<u32>) {
         let n = self.order.len();
+        let mut pre = vec![NONE; snapshot.len()];
+        for (vertex, node) in self.order.iter().enumerate().skip(1) {
+            pre[*node as usize] = vertex as u32;
+        }
+        // References in the numbers of vertices, which are near each other where nodes are not: looked up once.
+        let mut forward: Vec<u32> = Vec::new();
+        let mut counts = vec![0u32; n];
         let mut at = vec![0u32; n + 1];
-        let each = |to_each: &mut dyn FnMut(u32, u32)| {
-            for root in snapshot.roots().iter().filter(|root| !root.weak) {
-                let vertex = self.pre[root.node as usize];
-                if self.parent[vertex as usize] != 0 {
-                    to_each(0, vertex);
-                }
-            }
-            for (from, node) in self.order.iter().enumerate().skip(1) {
-                let from = from as u32;
-                for to in snapshot.references(*node) {
-                    let to = self.pre[*to as usize];
-                    if to != from && self.parent[to as usize] != from {
-                        to_each(from, to);
-                    }
-                }
+        let mut keep = |from: u32, to: u32, forward: &mut Vec<u32>| {
+            if to != from && self.parent[to as usize] != from {
+                at[to as usize + 1] += 1;
+                counts[from as usize] += 1;
+                forward.push(to);
             }
         };
-        each(&mut |_, to| at[to as usize + 1] += 1);
+        for root in snapshot.roots().iter().filter(|root| !root.weak) {
+            keep(0, pre[root.node as usize], &mut forward);
+        }
+        for (from, node) in self.order.iter().enumerate().skip(1) {
+            for to in snapshot.references(*node) {
+                keep(from as u32, pre[*to as usize], &mut forward);
+            }
+        }
+        drop(pre);
         for vertex in 0..n {
             at[vertex + 1] += at[vertex];
         }
-        let mut from_all = vec![0u32; at[n] as usize];
+        let mut from_all = vec![0u32; forward.len()];
+        let mut to = forward.iter();
         // `at[to]` is where the next one goes, and ends up where the next vertex begins: one place too far on.
-        each(&mut |from, to| {
-            let place = &mut at[to as usize];
-            from_all[*place as usize] = from;
-            *place += 1;
-        });
+        for (from, count) in counts.iter().enumerate() {
+            for to in to.by_ref().take(*count as usize) {
+                let place = &mut at[*to as usize];
+                from_all[*place as usize] = from as u32;
+                *place += 1;
+            }
+        }
         for vertex in (1..=n).rev() {
             at[vertex] = at[vertex - 1];
         }

@@ -47,8 +47,8 @@ pub struct Report {
     pub pause_seconds: Option<f64>,
     /// Whether all objects are in it.
     pub complete: bool,
-    /// Why not.
-    pub incomplete_reason: Option<String>,
+    /// Why not; of a complete one, what else it lacks.
+    pub note: Option<String>,
     /// Sums.
     pub totals: Totals,
     /// By generation.
@@ -265,7 +265,7 @@ pub fn report(snapshot: &Snapshot, options: &ReportOptions) -> Report {
         time_unix_ms: snapshot.end().unix_ms,
         pause_seconds: snapshot.end().pause_ns.map(seconds),
         complete: snapshot.end().complete,
-        incomplete_reason: (!snapshot.end().complete).then(|| snapshot.end().reason.clone()),
+        note: Some(snapshot.end().reason.clone()).filter(|reason| !reason.is_empty()),
         totals: Totals {
             objects: total.count,
             bytes: total.bytes,
