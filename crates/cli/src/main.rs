@@ -10,13 +10,14 @@ mod commands;
 mod console;
 mod duration;
 mod exit;
+mod heap;
 mod os;
 mod panics;
 mod recording;
 mod top;
 
 use clap::{Parser, Subcommand};
-use commands::{checkup, completions, launch, man, profilers, ps, record, report};
+use commands::{checkup, completions, launch, leaks, man, profilers, ps, record, report};
 use exit::Code;
 use std::process::ExitCode;
 
@@ -48,6 +49,8 @@ Examples:
   clrscope launch -p cpu,gc -- dotnet MyApp.dll
   clrscope checkup MyApp
   clrscope top MyApp
+  clrscope heap 1234 --type Order
+  clrscope leaks 1234 --looks 4 --every 30s
 ";
 
 #[derive(Subcommand, Debug)]
@@ -59,6 +62,8 @@ enum Command {
     Report(report::Args),
     Checkup(checkup::Args),
     Top(commands::top::Args),
+    Heap(commands::heap::Args),
+    Leaks(leaks::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -73,6 +78,8 @@ impl Command {
             Self::Report(args) => report::run(args),
             Self::Checkup(args) => checkup::run(args),
             Self::Top(args) => commands::top::run(args),
+            Self::Heap(args) => commands::heap::run(args),
+            Self::Leaks(args) => leaks::run(args),
             Self::Completions(args) => completions::run(args),
             Self::Man(args) => man::run(args),
         }

@@ -245,7 +245,11 @@ pub struct Missing {
 /// Makes a report of a snapshot.
 pub fn report(snapshot: &Snapshot, options: &ReportOptions) -> Report {
     let histogram = Histogram::of(snapshot);
-    let dominators = Dominators::of(snapshot);
+    let (dominators, paths) = std::thread::scope(|scope| {
+        let paths = scope.spawn(|| Paths::of(snapshot, |_| true));
+        let dominators = Dominators::of(snapshot);
+        (dominators, paths.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
     let rows = Rows { snapshot, retained: dominators.retained_by_type() };
     let top_retainers = top_retainers(snapshot, &dominators, options.top);
     let finalizer_queue = rows.finalizer_queue(options.top);
@@ -299,10 +303,8 @@ pub fn report(snapshot: &Snapshot, options: &ReportOptions) -> Report {
     let asked: Vec<TypeId> = options.type_name.iter().flat_map(|name| snapshot.find_types(name)).collect();
     let asked: Vec<(TypeId, TypeRow)> =
         asked.into_iter().map(|type_id| (type_id, rows.row(&histogram.types[type_id as usize]))).collect();
-    // The tree takes as much memory as the paths will.
     drop(dominators);
 
-    let paths = Paths::of(snapshot, |_| true);
     report.retainers = retained
         .into_iter()
         .map(|(node, retained_bytes)| Retainer {

@@ -6,7 +6,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod checkup;
-mod format;
+pub mod format;
 mod sections;
 
 pub use checkup::{Checkup, CheckupFormat, Target};

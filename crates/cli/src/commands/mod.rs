@@ -2,7 +2,9 @@
 
 pub mod checkup;
 pub mod completions;
+pub mod heap;
 pub mod launch;
+pub mod leaks;
 pub mod man;
 pub mod profilers;
 pub mod ps;

@@ -63,7 +63,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
 }
 
 /// The first signal ends the recording in order, the second one ends us.
-pub(super) struct StopOnSignal {
+pub struct StopOnSignal {
     shared: Arc<Shared>,
     _watch: SignalWatch,
 }
@@ -75,7 +75,8 @@ struct Shared {
 }
 
 impl StopOnSignal {
-    pub(super) fn start() -> io::Result<Self> {
+    /// Watches from now on.
+    pub fn start() -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let seen = Arc::clone(&shared);
         let watch = SignalWatch::start(&[Signal::Interrupt, Signal::Terminate, Signal::Hangup], move |_| {
@@ -91,7 +92,7 @@ impl StopOnSignal {
     }
 
     /// What to stop from now on; at once, if a signal came before.
-    pub(super) fn set(&self, stop: StopHandle) {
+    pub fn set(&self, stop: StopHandle) {
         let stop = self.shared.stop.get_or_init(|| stop);
         if self.shared.signals.load(Ordering::Acquire) > 0 {
             stop.stop();

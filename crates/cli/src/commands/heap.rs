@@ -1,0 +1,121 @@
+//! `clrscope heap`: what is on the heap of a process and who holds it.
+
+use crate::{
+    console,
+    exit::{Code, failure},
+    heap::{
+        source::{self, Source, TakeArgs},
+        text,
+    },
+};
+use ::heap::{ReportOptions, Snapshot};
+use std::path::PathBuf;
+
+/// Look at a heap: what is on it, and who holds it
+///
+/// Takes one look at a running process: a full collection, during which the process stands still. A session file with
+/// looks, or a .gcdump file of dotnet-gcdump or PerfView, is read instead where one is named.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Process id, name as `clrscope ps` shows it, or file
+    #[arg(value_name = "PID|NAME|FILE")]
+    target: String,
+    #[command(flatten)]
+    take: TakeArgs,
+    /// Also write the look as a file for PerfView and Visual Studio
+    #[arg(long, value_name = "FILE")]
+    gcdump: Option<PathBuf>,
+    /// Which look of a session file, from 1 on [default: the last one]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    look: Option<u32>,
+    /// Also show who holds the objects of this type: its name, with or without namespace
+    #[arg(long = "type", value_name = "NAME")]
+    type_name: Option<String>,
+    /// Kinds of path to show for that type
+    #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    paths: u32,
+    /// Rows of each list
+    #[arg(long, value_name = "NUMBER", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    top: u32,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<Code> {
+    let mut damage = None;
+    let snapshot = match Source::find(&args.target)? {
+        Source::Gcdump(path) => source::read_gcdump(&path)?,
+        Source::Session(path) => {
+            let (snapshot, reading) = one_look(&path, args.look)?;
+            damage = reading.damage.map(|damage| format!("{}: {damage}", path.display()));
+            snapshot
+        }
+        Source::Process(target) => {
+            let taken = source::take(&target, &args.take, 1, 10, args.json)?;
+            let Some((snapshot, _)) = one_look(&taken.path, None).ok().filter(|(snapshot, _)| !snapshot.is_empty())
+            else {
+                return Err(no_look(&taken.summary));
+            };
+            snapshot
+        }
+    };
+    if let Some(path) = &args.gcdump {
+        source::write_gcdump(&snapshot, path)?;
+    }
+    let options =
+        ReportOptions { top: args.top as usize, type_name: args.type_name.clone(), paths: args.paths as usize };
+    let report = ::heap::report(&snapshot, &options);
+    if let Some(name) = args.type_name.as_ref().filter(|_| report.asked.is_empty()) {
+        return Err(failure(Code::BadSession, format!("there is no type `{name}` in the look; see the list of types")));
+    }
+    match args.json {
+        true => console::print_json(&report)?,
+        false => console::print(&text::report(&report, console::width()))?,
+    }
+    match damage {
+        Some(damage) => Err(failure(Code::BadSession, format!("{damage}; the report is of what came before"))),
+        None if !report.complete => {
+            let note = report.note.as_deref().unwrap_or("not all objects are in it");
+            Err(failure(Code::BadSession, format!("the look is not complete: {note}")))
+        }
+        None => Ok(Code::Success),
+    }
+}
+
+/// The look of that number, from 1 on, or the last one.
+fn one_look(path: &std::path::Path, number: Option<u32>) -> anyhow::Result<(Snapshot, source::Reading)> {
+    // Making a snapshot is dear, so of several looks only the one that is asked for is made.
+    let number = match number {
+        Some(number) => number,
+        None => source::read_session(path, |_| false, |_| {})?.looks,
+    };
+    let mut found = None;
+    let reading = source::read_session(path, |look| look + 1 == number, |snapshot| found = Some(snapshot))?;
+    match found {
+        Some(snapshot) => Ok((snapshot, reading)),
+        None => {
+            let message = match (reading.looks, reading.damage) {
+                (0, None) => {
+                    format!("there is no look at a heap in {}; `clrscope heap <PID>` takes one", path.display())
+                }
+                (0, Some(damage)) => format!("there is no look at a heap in {}: {damage}", path.display()),
+                (looks, _) => format!("there is no look {number} in {}, which has {looks}", path.display()),
+            };
+            Err(failure(Code::BadSession, message))
+        }
+    }
+}
+
+/// Why a recording has no look in it.
+pub fn no_look(summary: &recorder::Summary) -> anyhow::Error {
+    let notes: Vec<String> =
+        summary.sessions.iter().flat_map(|session| &session.notes).map(|note| console::printable(note)).collect();
+    let ended = summary.sessions.iter().any(|session| session.end != session::EndReason::Stopped);
+    let why = match (notes.is_empty(), ended) {
+        (false, _) => notes.join("; "),
+        (true, true) => "the process ended, or the connection to it was lost".to_owned(),
+        (true, false) => "it was interrupted".to_owned(),
+    };
+    failure(Code::Ended, format!("no look at the heap could be taken: {why}"))
+}

@@ -1,0 +1,135 @@
+//! `clrscope leaks`: what grows from look to look.
+
+use super::heap::no_look;
+use crate::{
+    console, duration,
+    exit::{Code, failure},
+    heap::{
+        source::{self, Source, TakeArgs},
+        text,
+    },
+};
+use ::heap::{ReportOptions, Snapshot, growth::Look};
+use std::{path::Path, time::Duration};
+
+/// Find leaks: take several looks at a heap and show what grows
+///
+/// Each look is a full collection, during which the process stands still. Two looks show what became more; from three
+/// on it is also told whether that is more than chance. Session files with looks and .gcdump files of one process can be
+/// compared as well.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Process id, name as `clrscope ps` shows it, or files in the order of their times
+    #[arg(value_name = "PID|NAME|FILE", required = true)]
+    targets: Vec<String>,
+    #[command(flatten)]
+    take: TakeArgs,
+    /// How many looks to take
+    #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=100))]
+    looks: u32,
+    /// Time from one look to the next, in whole seconds: 10s, 5m, 1h
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse_positive)]
+    every: Duration,
+    /// Kinds of path to show for each suspect
+    #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    paths: u32,
+    /// Rows of the list of types
+    #[arg(long, value_name = "NUMBER", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    top: u32,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<Code> {
+    let every = whole_seconds(args.every)?;
+    let mut all = Looks::default();
+    let several = args.targets.len() > 1;
+    for target in &args.targets {
+        match Source::find(target)? {
+            Source::Session(path) => all.read(&path)?,
+            Source::Gcdump(path) => {
+                let snapshot = source::read_gcdump(&path)?;
+                // Such files know only the time on the clock.
+                let time = snapshot.end().unix_ms.saturating_mul(1_000_000);
+                all.add(snapshot, Some(time));
+            }
+            Source::Process(_) if several => {
+                let message = format!("{target} is no file; a process cannot be compared with others");
+                return Err(failure(Code::Usage, message));
+            }
+            Source::Process(process) => {
+                let taken = source::take(&process, &args.take, args.looks, every, args.json)?;
+                all.read(&taken.path)?;
+                if all.last.is_none() {
+                    return Err(no_look(&taken.summary));
+                }
+                if all.looks.len() < args.looks as usize {
+                    all.damage.get_or_insert_with(|| no_look(&taken.summary).to_string());
+                }
+            }
+        }
+    }
+    let Some(last) = &all.last else {
+        let why = all.damage.unwrap_or_else(|| "`clrscope leaks <PID>` takes some".to_owned());
+        return Err(failure(Code::BadSession, format!("there is no look at a heap in it: {why}")));
+    };
+    if let Some(at) = all.looks.windows(2).position(|pair| pair[0].time >= pair[1].time) {
+        let message =
+            format!("look {} is not later than the one before; name files in the order of their times", at + 2);
+        return Err(failure(Code::Usage, message));
+    }
+    let options = ReportOptions { top: args.top as usize, type_name: None, paths: args.paths as usize };
+    let report = ::heap::leaks(&all.looks, last, &options);
+    match args.json {
+        true => console::print_json(&report)?,
+        false => console::print(&text::leaks(&report, console::width()))?,
+    }
+    match all.damage {
+        Some(damage) => Err(failure(Code::BadSession, format!("{damage}; the report is of what is there"))),
+        None if !report.complete => Err(failure(Code::BadSession, "not all looks are complete")),
+        None => Ok(Code::Success),
+    }
+}
+
+fn whole_seconds(every: Duration) -> anyhow::Result<u64> {
+    match (every.as_secs(), every.subsec_nanos()) {
+        (seconds @ 1..=86_400, 0) => Ok(seconds),
+        _ => Err(failure(Code::Usage, "--every takes whole seconds, from 1s to 24h")),
+    }
+}
+
+/// Looks from all sources, in order. Of all but the last one only what is compared is kept.
+#[derive(Default)]
+struct Looks {
+    looks: Vec<Look>,
+    last: Option<Snapshot>,
+    damage: Option<String>,
+}
+
+impl Looks {
+    fn add(&mut self, snapshot: Snapshot, time: Option<u64>) {
+        let mut look = Look::of(&snapshot);
+        look.time = time.unwrap_or(look.time);
+        self.looks.push(look);
+        self.last = Some(snapshot);
+    }
+
+    fn read(&mut self, path: &Path) -> anyhow::Result<()> {
+        let reading = source::read_session(
+            path,
+            |_| true,
+            |snapshot| {
+                // The clock of a recording begins with it, so files are compared by the one on the wall.
+                let time = snapshot.end().unix_ms.saturating_mul(1_000_000) + snapshot.end().time % 1_000_000;
+                // One snapshot at a time is all that memory has to hold.
+                self.last = None;
+                self.add(snapshot, Some(time));
+            },
+        )?;
+        if let Some(damage) = reading.damage {
+            self.damage = Some(format!("{}: {damage}", path.display()));
+        }
+        Ok(())
+    }
+}

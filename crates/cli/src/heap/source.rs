@@ -1,0 +1,271 @@
+//! Looks at a heap: of a running process, of a session file, of a `.gcdump`.
+
+use crate::{
+    agent::AgentArgs,
+    commands::record::StopOnSignal,
+    exit::{Code, failure},
+    recording,
+};
+use anyhow::Context;
+use heap::{Generation, MemoryBudget, Root, RootKind, Snapshot, SnapshotBuilder, SnapshotEnd, gcdump};
+use profilers::Selection;
+use recorder::{EngineChoice, RecordOptions, Summary};
+use session::{HeapEnd, SessionError, SessionInfo, SessionReader, SessionRecord};
+use std::{
+    fs::{self, File},
+    io::{BufReader, Read},
+    path::{Path, PathBuf},
+};
+use wire::heap::{HeapItem, ROOT_INTERIOR, ROOT_PINNING, ROOT_WEAK};
+
+/// How looks are taken of a running process.
+#[derive(clap::Args, Debug)]
+pub struct TakeArgs {
+    /// Session file to keep [default: none is kept]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Do not compare what strings say
+    #[arg(long)]
+    no_strings: bool,
+    #[command(flatten)]
+    agent: AgentArgs,
+}
+
+/// What the user named.
+pub enum Source {
+    /// A running process.
+    Process(Box<diagnostics::DotnetProcess>),
+    /// A file of ours.
+    Session(PathBuf),
+    /// A file of `dotnet-gcdump` or PerfView.
+    Gcdump(PathBuf),
+}
+
+impl Source {
+    /// A file if there is one of that name with looks in it, else a process.
+    pub fn find(name: &str) -> anyhow::Result<Self> {
+        let path = Path::new(name);
+        if path.is_file() && name.parse::<u32>().is_err() {
+            let mut head = [0; 32];
+            let mut file = File::open(path).with_context(|| format!("cannot open {name}"))?;
+            let length = file.read(&mut head).with_context(|| format!("cannot read {name}"))?;
+            if gcdump::is_gcdump(&head[..length]) {
+                return Ok(Self::Gcdump(path.to_owned()));
+            }
+            // A damaged session is for the reader to tell of. A program of that name is none of these.
+            let named = |extension: &str| path.extension().is_some_and(|own| own == extension);
+            if named(session::EXTENSION) || SessionReader::new(BufReader::new(File::open(path)?)).is_ok() {
+                return Ok(Self::Session(path.to_owned()));
+            }
+            if named("gcdump") {
+                return Err(failure(Code::BadSession, format!("{name}: {}", gcdump::GcdumpError::NotGcdump)));
+            }
+        } else if [session::EXTENSION, "gcdump"].iter().any(|own| path.extension().is_some_and(|given| given == *own)) {
+            return Err(failure(Code::File, format!("there is no file {name}")));
+        }
+        Ok(Self::Process(Box::new(diagnostics::find(name)?)))
+    }
+}
+
+/// Where a recording of looks went.
+pub struct Taken {
+    /// The session.
+    pub path: PathBuf,
+    /// How the recording went.
+    pub summary: Summary,
+    /// Goes with the session in it, if that is not to be kept.
+    _folder: Option<tempfile::TempDir>,
+}
+
+/// Takes looks of a process, `every` so many seconds.
+pub fn take(
+    target: &diagnostics::DotnetProcess,
+    args: &TakeArgs,
+    looks: u32,
+    every: u64,
+    quiet: bool,
+) -> anyhow::Result<Taken> {
+    let (path, folder) = match &args.output {
+        Some(path) => (path.clone(), None),
+        None => {
+            let folder = tempfile::tempdir().context("cannot make a folder for a temporary file")?;
+            (folder.path().join(format!("looks.{}", session::EXTENSION)), Some(folder))
+        }
+    };
+    let strings = if args.no_strings { "off" } else { "on" };
+    let selection = Selection::parse(&format!("heap:looks={looks}:every={every}:strings={strings}"))
+        .map_err(|error| failure(Code::Usage, error.to_string()))?;
+    let options = RecordOptions {
+        profilers: vec![selection],
+        rate_hz: 100,
+        engine: EngineChoice::Auto,
+        duration: None,
+        output: Some(path.clone()),
+        live: false,
+        agent: args.agent.file(),
+    };
+    let stop = StopOnSignal::start()?;
+    let recording = recorder::attach(target, options)?;
+    stop.set(recording.stop_handle());
+    let summary = recording::wait(recording, None, quiet)?;
+    Ok(Taken { path, summary, _folder: folder })
+}
+
+/// What became of reading a session.
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// How many looks there are.
+    pub looks: u32,
+    /// Why the end of the file could not be read.
+    pub damage: Option<String>,
+}
+
+/// Reads the looks of a session, in order, those that are wanted by their number from 0 on.
+pub fn read_session(
+    path: &Path,
+    wanted: impl Fn(u32) -> bool,
+    mut take: impl FnMut(Snapshot),
+) -> anyhow::Result<Reading> {
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let mut reader = SessionReader::new(BufReader::new(file)).with_context(|| format!("{}", path.display()))?;
+    let mut read = Reading::default();
+    let mut info: Option<SessionInfo> = None;
+    let mut open: Option<LookBuilder> = None;
+    for record in &mut reader {
+        match record {
+            Ok(SessionRecord::Info(first)) => info = Some(first),
+            Ok(SessionRecord::HeapBegin { look, time }) => {
+                read.looks += 1;
+                open = wanted(look).then(|| LookBuilder::new(time));
+            }
+            Ok(SessionRecord::HeapEnd(end)) => {
+                if let Some(look) = open.take() {
+                    take(look.finish(info.as_ref(), Some(end)));
+                }
+            }
+            Ok(record) => {
+                if let Some(look) = &mut open {
+                    look.add(&record);
+                }
+            }
+            Err(SessionError::Io(error)) => return Err(error).with_context(|| format!("{}", path.display())),
+            Err(error) => {
+                read.damage = Some(error.to_string());
+                break;
+            }
+        }
+    }
+    if read.damage.is_none() && reader.cut_short() {
+        read.damage = Some("the session was cut short".to_owned());
+    }
+    if let Some(look) = open {
+        take(look.finish(info.as_ref(), None));
+    }
+    Ok(read)
+}
+
+/// A `.gcdump` file.
+pub fn read_gcdump(path: &Path) -> anyhow::Result<Snapshot> {
+    let budget = MemoryBudget::default();
+    let length = fs::metadata(path).with_context(|| format!("cannot open {}", path.display()))?.len();
+    if length > budget.bytes {
+        let message = format!("{} has {} MB, which is more than fits into memory", path.display(), length >> 20);
+        return Err(failure(Code::BadSession, message));
+    }
+    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    gcdump::read(&bytes, budget).map_err(|error| failure(Code::BadSession, format!("{}: {error}", path.display())))
+}
+
+/// Writes a `.gcdump` file, whole or not at all.
+pub fn write_gcdump(snapshot: &Snapshot, path: &Path) -> anyhow::Result<u64> {
+    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    gcdump::write(snapshot, std::io::BufWriter::new(file)).map_err(|error| {
+        drop(fs::remove_file(path));
+        failure(Code::File, format!("cannot write {}: {error}", path.display()))
+    })
+}
+
+/// A look whose end has not come.
+struct LookBuilder {
+    builder: SnapshotBuilder,
+    time: u64,
+    /// What could not be read of it.
+    damage: Option<String>,
+}
+
+impl LookBuilder {
+    fn new(time: u64) -> Self {
+        Self { builder: SnapshotBuilder::new(MemoryBudget::default()), time, damage: None }
+    }
+
+    fn add(&mut self, record: &SessionRecord) {
+        match record {
+            SessionRecord::HeapChunk { bytes, .. } => {
+                let builder = &mut self.builder;
+                for item in wire::heap::decode(bytes) {
+                    match item {
+                        Ok(item) => add(builder, item),
+                        Err(error) => self.damage = Some(error.to_string()),
+                    }
+                }
+            }
+            SessionRecord::HeapClasses { classes, .. } => {
+                for (class, name, module) in classes {
+                    self.builder.class(*class, name, module);
+                }
+            }
+            SessionRecord::HeapMethods { methods, .. } => {
+                for (method, name) in methods {
+                    self.builder.root_name(*method, name);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn finish(self, info: Option<&SessionInfo>, end: Option<HeapEnd>) -> Snapshot {
+        let start = info.map_or(0, |info| info.start);
+        let reasons = [
+            end.as_ref().and_then(|end| end.reason.clone()),
+            end.is_none().then(|| "the session ends before the look does".to_owned()),
+            self.damage.clone(),
+        ];
+        let time = self.time.saturating_sub(start);
+        self.builder.finish(SnapshotEnd {
+            time,
+            unix_ms: info.map_or(0, |info| info.start_unix_ms + time / 1_000_000),
+            pause_ns: end.as_ref().map(|end| end.paused).filter(|paused| *paused > 0),
+            complete: self.damage.is_none() && end.is_some_and(|end| end.complete),
+            reason: reasons.into_iter().flatten().collect::<Vec<_>>().join("; "),
+            process: info.map(|info| info.process_name.clone()).unwrap_or_default(),
+            pid: info.map_or(0, |info| info.pid),
+            runtime: info.map(|info| format!(".NET {}", info.runtime)).unwrap_or_default(),
+        })
+    }
+}
+
+fn add(builder: &mut SnapshotBuilder, item: HeapItem<'_>) {
+    match item {
+        HeapItem::Object { address, class, size } => builder.object(address, class, size),
+        HeapItem::Reference { target } => builder.reference(target),
+        HeapItem::Root { target, kind, flags, id } => {
+            use wire::heap::RootKind as Kind;
+            // Other kinds have an id without meaning, which could be taken for that of a method.
+            let (kind, id) = match kind {
+                Kind::Stack => (RootKind::Stack, id),
+                Kind::Handle => (RootKind::Handle, 0),
+                Kind::Finalizer => (RootKind::Finalizer, 0),
+                Kind::Other => (RootKind::Other, 0),
+            };
+            let is = |flag: u8| flags & flag != 0;
+            let (pinned, weak, interior) = (is(ROOT_PINNING), is(ROOT_WEAK), is(ROOT_INTERIOR));
+            builder.root(Root { target, kind, pinned, weak, interior, id });
+        }
+        HeapItem::Dependent { key, value, .. } => builder.dependent_handle(key, value),
+        HeapItem::Generation { generation, start, length, .. } => {
+            builder.generation(Generation { generation, start, length });
+        }
+        HeapItem::StringContent { address, hash, length, text } => builder.string(address, hash, length, text),
+        HeapItem::Field { .. } => {}
+    }
+}

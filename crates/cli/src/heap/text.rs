@@ -1,0 +1,339 @@
+//! Looks at a heap, for people.
+
+use crate::console::{printable, table};
+use heap::{HolderRow, LeakReport, PathRow, Report, RootKind, TypeRow, growth::Verdict};
+use report::format::{bytes, count, counted, duration, rate, utc};
+use std::fmt::Write as _;
+
+/// Steps of a path that are shown at each end.
+const STEPS_AT_END: usize = 4;
+
+/// Letters of a string that are shown.
+const LETTERS: usize = 60;
+
+/// A report of one look.
+pub fn report(report: &Report, width: Option<usize>) -> String {
+    let mut text = String::new();
+    head(&mut text, report);
+    types(&mut text, "Types by bytes", &report.types, width);
+    types(&mut text, "Types by what they retain", &report.retaining_types, width);
+    retainers(&mut text, report);
+    roots(&mut text, report, width);
+    if !report.finalizer_queue.is_empty() {
+        types(&mut text, "Waiting for their finalizer", &report.finalizer_queue, width);
+    }
+    strings(&mut text, report);
+    for asked in &report.asked {
+        let _ = writeln!(text, "\nWho holds {}", printable(&asked.row.name));
+        let _ = writeln!(
+            text,
+            "  {}, {}, retaining {}",
+            counted(asked.row.objects, "object"),
+            bytes(asked.row.bytes),
+            bytes(asked.row.retained_bytes)
+        );
+        if asked.examined_objects < asked.row.objects {
+            let _ = writeln!(text, "  paths are those of {} objects, evenly spread", count(asked.examined_objects));
+        }
+        if asked.unreached_objects > 0 {
+            let _ = writeln!(text, "  {} are held by no root that is known", count(asked.unreached_objects));
+        }
+        holders(&mut text, &asked.holders);
+    }
+    missing(&mut text, report);
+    text
+}
+
+fn head(text: &mut String, report: &Report) {
+    let process = match (report.process.is_empty(), report.pid) {
+        (true, 0) => "a process".to_owned(),
+        (false, 0) => printable(&report.process),
+        (true, pid) => format!("process {pid}"),
+        (false, pid) => format!("{} (pid {pid})", printable(&report.process)),
+    };
+    let _ = write!(text, "Heap of {process}");
+    if !report.runtime.is_empty() {
+        let _ = write!(text, ", {}", report.runtime);
+    }
+    if report.time_unix_ms > 0 {
+        let _ = write!(text, ", {}", utc(report.time_unix_ms));
+    }
+    let totals = &report.totals;
+    let _ = writeln!(
+        text,
+        "\n  {}, {}, {}, {}",
+        counted(totals.objects, "object"),
+        bytes(totals.bytes),
+        counted(totals.references, "reference"),
+        counted(totals.types, "type")
+    );
+    let generations: Vec<String> =
+        report.generations.iter().map(|row| format!("{} {}", row.name, bytes(row.bytes))).collect();
+    if !generations.is_empty() {
+        let _ = writeln!(text, "  {}", generations.join(", "));
+    }
+    if let Some(pause) = report.pause_seconds {
+        let _ = writeln!(text, "  the process stood still for {}", duration((pause * 1e9) as u64));
+    }
+    note(text, report.complete, report.note.as_deref());
+}
+
+fn note(text: &mut String, complete: bool, note: Option<&str>) {
+    match (complete, note) {
+        (false, note) => {
+            let _ = writeln!(text, "  NOT COMPLETE: {}", printable(note.unwrap_or("not all objects are in it")));
+        }
+        (true, Some(note)) => _ = writeln!(text, "  note: {}", printable(note)),
+        (true, None) => {}
+    }
+}
+
+fn types(text: &mut String, head: &str, rows: &[TypeRow], width: Option<usize>) {
+    let rows: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| vec![bytes(row.bytes), count(row.objects), bytes(row.retained_bytes), printable(&row.name)])
+        .collect();
+    let _ = write!(text, "\n{head}\n{}", indented(&table(&["BYTES", "OBJECTS", "RETAINED", "TYPE"], &rows, width)));
+}
+
+fn retainers(text: &mut String, report: &Report) {
+    if report.retainers.is_empty() {
+        return;
+    }
+    text.push_str("\nWhere most is retained\n");
+    for retainer in &report.retainers {
+        let _ = writeln!(
+            text,
+            "  {} by {} at 0x{:x}, itself {}",
+            bytes(retainer.retained_bytes),
+            printable(&retainer.name),
+            retainer.address,
+            bytes(retainer.bytes)
+        );
+        if let Some(path) = &retainer.path {
+            let _ = writeln!(text, "    {}", path_text(path));
+        }
+    }
+}
+
+fn roots(text: &mut String, report: &Report, width: Option<usize>) {
+    let rows: Vec<Vec<String>> = report
+        .roots
+        .iter()
+        .map(|row| {
+            let cells = [row.roots, row.objects, row.pinned, row.weak].map(count);
+            std::iter::once(row.kind.name().to_owned()).chain(cells).collect()
+        })
+        .collect();
+    let head = ["KIND", "ROOTS", "OBJECTS", "PINNING", "WEAK"];
+    let _ = write!(text, "\nRoots\n{}", indented(&table(&head, &rows, width)));
+}
+
+fn strings(text: &mut String, report: &Report) {
+    let Some(strings) = &report.strings else { return };
+    let _ = writeln!(
+        text,
+        "\nStrings\n  {}, {}, of which {} would do; the others waste {}",
+        counted(strings.objects, "string"),
+        bytes(strings.bytes),
+        count(strings.distinct),
+        bytes(strings.wasted_bytes)
+    );
+    for row in &strings.duplicates {
+        let content = match &row.text {
+            Some(text) => quoted(text, row.length),
+            None => format!("{} letters", count(u64::from(row.length))),
+        };
+        let _ = writeln!(text, "  {} wasted by {} times {content}", bytes(row.wasted_bytes), count(row.objects));
+    }
+}
+
+/// A string, cut where it is long; `length` is that of the whole.
+fn quoted(text: &str, length: u32) -> String {
+    let shown: String = printable(text).chars().take(LETTERS).collect();
+    let whole = shown.encode_utf16().count() >= length as usize;
+    format!("\"{shown}{}\"", if whole { "" } else { "…" })
+}
+
+fn holders(text: &mut String, holders: &[HolderRow]) {
+    for holder in holders {
+        let _ = writeln!(text, "  {} of them, {}", count(holder.objects), bytes(holder.bytes));
+        let _ = writeln!(text, "    {}", path_text(&holder.path));
+    }
+}
+
+/// `static field Shop.orders → List<Order> → Order[] → Order × 3`.
+pub fn path_text(path: &PathRow) -> String {
+    let mut text = path.root.name().to_owned();
+    if path.pinned && path.root == RootKind::Handle {
+        text.insert_str(0, "pinning ");
+    }
+    if let Some(name) = &path.root_name {
+        let _ = write!(text, " {}", printable(name));
+    }
+    let steps = path.steps.len();
+    let cut = steps > 2 * STEPS_AT_END + 1 || path.omitted_steps > 0;
+    for (index, step) in path.steps.iter().enumerate() {
+        if cut && index == STEPS_AT_END {
+            let left_out = (steps as u64 + path.omitted_steps).saturating_sub(2 * STEPS_AT_END as u64);
+            let _ = write!(text, " → … {} more …", count(left_out));
+        }
+        if cut && (STEPS_AT_END..steps.saturating_sub(STEPS_AT_END)).contains(&index) {
+            continue;
+        }
+        let _ = write!(text, " → {}", printable(&step.name));
+        if step.times > 1 {
+            let _ = write!(text, " × {}", count(u64::from(step.times)));
+        }
+    }
+    text
+}
+
+fn missing(text: &mut String, report: &Report) {
+    let (missing, gaps) = (&report.missing, &report.missing.gaps);
+    let lines = [
+        (missing.unreached_objects, "objects that no root leads to"),
+        (gaps.dangling_references, "references to where no object is known"),
+        (gaps.dangling_roots, "roots to where no object is known"),
+        (gaps.duplicate_objects, "objects told twice"),
+        (gaps.objects_without_type, "objects whose type has no name"),
+        (gaps.objects_over_budget, "objects that did not fit into memory"),
+        (gaps.references_over_budget, "references that did not fit into memory"),
+        (gaps.others_over_budget, "roots and strings that did not fit into memory"),
+    ];
+    let lines: Vec<String> = lines
+        .iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, what)| format!("  {} {what}\n", count(*number)))
+        .collect();
+    if !lines.is_empty() {
+        let _ = write!(text, "\nNot in the picture\n{}", lines.concat());
+    }
+    if gaps.spooled_bytes > 0 {
+        let _ = writeln!(text, "\n{} of references went through a temporary file", bytes(gaps.spooled_bytes));
+    }
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("  {line}\n")).collect()
+}
+
+/// What grew over several looks.
+pub fn leaks(report: &LeakReport, width: Option<usize>) -> String {
+    let mut text = String::new();
+    let seconds = report.looks.last().map_or(0.0, |look| look.seconds);
+    let _ = writeln!(
+        text,
+        "Heap of {} (pid {}), {} in {:.1} s",
+        printable(&report.process),
+        report.pid,
+        counted(report.looks.len() as u64, "look"),
+        seconds
+    );
+    let rows: Vec<Vec<String>> = report
+        .looks
+        .iter()
+        .map(|look| {
+            let pause = look.pause_seconds.map(|pause| duration((pause * 1e9) as u64)).unwrap_or_default();
+            let note = if look.complete { "" } else { "not complete" };
+            vec![format!("{:.1} s", look.seconds), count(look.objects), bytes(look.bytes), pause, note.to_owned()]
+        })
+        .collect();
+    text.push_str(&indented(&table(&["AT", "OBJECTS", "BYTES", "PAUSE", ""], &rows, width)));
+    if !report.complete {
+        text.push_str("  NOT COMPLETE: looks that lack objects cannot tell growth for sure\n");
+    }
+    if report.looks.len() < 2 {
+        text.push_str("\nOne look shows no growth.\n");
+        return text;
+    }
+    verdicts(&mut text, report);
+    let rows: Vec<Vec<String>> = report
+        .types
+        .iter()
+        .map(|row| {
+            let objects: Vec<u64> = row.objects.clone();
+            vec![
+                signed(row.bytes_trend.change, bytes),
+                signed(row.objects_trend.change, count),
+                signed(row.objects_trend.per_second, |objects| rate(objects as f64)),
+                row.objects_trend.t.map(|t| format!("{t:.1}")).unwrap_or_default(),
+                objects.iter().map(|objects| count(*objects)).collect::<Vec<_>>().join(" → "),
+                printable(&row.name),
+            ]
+        })
+        .collect();
+    let head = ["BYTES", "OBJECTS", "RATE", "T", "AT EACH LOOK", "TYPE"];
+    let _ = write!(text, "\nWhat changed most\n{}", indented(&table(&head, &rows, width)));
+    text
+}
+
+fn verdicts(text: &mut String, report: &LeakReport) {
+    if report.suspects.is_empty() {
+        text.push_str("\nNothing is suspected to leak.\n");
+        return;
+    }
+    text.push_str("\nSuspected to leak\n");
+    for suspect in &report.suspects {
+        let growth = &suspect.growth;
+        let verdict = match growth.verdict {
+            Some(Verdict::Leaking) => "leaks: it grows from each look to the next, along a line",
+            Some(Verdict::Likely) => "is likely to leak",
+            _ => "grew; two looks cannot tell a leak from a cache that fills",
+        };
+        let _ = writeln!(text, "  {} {verdict}", printable(&growth.name));
+        let _ = writeln!(
+            text,
+            "    {} objects, {}, {} objects",
+            signed(growth.objects_trend.change, count),
+            signed(growth.bytes_trend.change, bytes),
+            signed(growth.objects_trend.per_second, |objects| rate(objects as f64))
+        );
+        if let Some(other) = &suspect.along_with {
+            let _ = writeln!(text, "    along with {}, which holds most of them", printable(other));
+        }
+        if let Some(holder) = suspect.holders.first() {
+            let _ = writeln!(text, "    {}", path_text(&holder.path));
+        }
+    }
+}
+
+fn signed(value: f64, write: impl Fn(u64) -> String) -> String {
+    let sign = if value < 0.0 { "-" } else { "+" };
+    format!("{sign}{}", write(value.abs().round() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heap::Step;
+
+    fn path(types: &[(&str, u32)], omitted_steps: u64) -> PathRow {
+        let step = |(name, times): &(&str, u32)| Step { name: (*name).to_owned(), times: *times, address: 8 };
+        PathRow {
+            root: RootKind::Handle,
+            root_name: None,
+            pinned: true,
+            steps: types.iter().map(step).collect(),
+            omitted_steps,
+        }
+    }
+
+    #[test]
+    fn paths_show_both_ends() {
+        let short = path(&[("Object[]", 1), ("Link", 1234)], 0);
+        assert_eq!(path_text(&short), "pinning handle → Object[] → Link × 1,234");
+        let letters = ["A", "B", "C", "D", "E", "F", "G", "H", "I", "J"].map(|letter| (letter, 1));
+        let long = path_text(&path(&letters, 90));
+        assert_eq!(long, "pinning handle → A → B → C → D → … 92 more … → G → H → I → J");
+        let named = PathRow { root: RootKind::Stack, root_name: Some("Main".into()), ..path(&[("A", 1)], 0) };
+        assert_eq!(path_text(&named), "stack Main → A");
+    }
+
+    #[test]
+    fn strings_are_cut_and_harmless() {
+        assert_eq!(quoted("a\nb", 3), "\"a\u{fffd}b\"");
+        assert_eq!(quoted("ab", 200), "\"ab…\"");
+        assert_eq!(signed(-2048.0, bytes), "-2.00 KB");
+    }
+}

@@ -1,0 +1,200 @@
+//! `clrscope heap` and `clrscope leaks` on every runtime, with a program that knows what is on its heap.
+#![cfg(unix)]
+mod common;
+
+use common::{Ended, Running, clrscope, file, run, scratch};
+use serde_json::Value;
+use std::{fs, time::Duration};
+use testkit::{Runtime, Sample, TargetProcess, sample_runtimes};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const HELD: u64 = 20_000;
+const LINKS: u64 = 10_000;
+
+fn heapster(runtime: Runtime) -> TargetProcess {
+    let (held, links) = (HELD.to_string(), LINKS.to_string());
+    let mut process =
+        Sample::named("heapster").launch(runtime, &["--count", &held, "--chain", &links]).private_tmp().start();
+    process.wait_for_ready();
+    process
+}
+
+/// The row of a type in a list of a report.
+fn row<'a>(rows: &'a Value, name: &str) -> Option<&'a Value> {
+    rows.as_array().unwrap().iter().find(|row| row["type"] == name)
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// Types of the steps of a path.
+fn steps(path: &Value) -> Vec<&str> {
+    path["steps"].as_array().unwrap().iter().map(|step| step["type"].as_str().unwrap()).collect()
+}
+
+fn compare_with_truth(report: &Value, truth: &Value, what: &str) {
+    for (name, known) in truth["types"].as_object().unwrap() {
+        let found = row(&report["types"], name);
+        let of = |field: &str| found.map_or(0, |row| number(&row[field]));
+        assert_eq!(of("objects"), number(&known["objects"]), "{what}: objects of {name}");
+        assert_eq!(of("bytes"), number(&known["bytes"]), "{what}: bytes of {name}");
+    }
+}
+
+#[test]
+fn a_look_tells_what_the_program_knows() {
+    for runtime in sample_runtimes() {
+        let folder = scratch();
+        let (session, dump) = (file(&folder, "look.clrscope"), file(&folder, "look.gcdump"));
+        let mut process = heapster(runtime);
+        let pid = process.pid().to_string();
+        let report = run([
+            "heap",
+            &pid,
+            "--json",
+            "--top",
+            "5000",
+            "--type",
+            "Held",
+            "-o",
+            session.to_str().unwrap(),
+            "--gcdump",
+            dump.to_str().unwrap(),
+        ])
+        .expect(0)
+        .json();
+        process.send_line("over").unwrap();
+        let truth = process.truth(LIMIT);
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
+        let what = format!("{runtime}");
+        assert_eq!((&report["schema"], &report["complete"]), (&1.into(), &true.into()), "{what}");
+        assert!(report["pause_seconds"].as_f64().unwrap() > 0.0, "{what}");
+        compare_with_truth(&report, &truth, &what);
+
+        // The chain holds only itself and only a static field holds it.
+        let chain = row(&report["retaining_types"], "Clrscope.Samples.Link").unwrap();
+        assert_eq!(number(&chain["retained_bytes"]), LINKS * 32, "{what}: {chain}");
+        let asked = &report["asked"][0];
+        assert_eq!(asked["type"], "Clrscope.Samples.Held", "{what}");
+        assert_eq!((number(&asked["objects"]), number(&asked["unreached_objects"])), (HELD, 0), "{what}");
+        let most = &asked["holders"][0];
+        // The list's array is as near to each second one as its twin, and comes first.
+        assert_eq!(number(&most["objects"]), HELD, "{what}: {most}");
+        let path = steps(&most["path"]);
+        assert!(path.ends_with(&["Clrscope.Samples.Held[]", "Clrscope.Samples.Held"]), "{what}: {path:?}");
+        assert!(path.iter().any(|step| step.contains("List<") || step.contains("List`1")), "{what}: {path:?}");
+
+        let duplicate = &truth["duplicate"];
+        let strings = report["strings"]["duplicates"].as_array().unwrap();
+        let text = duplicate["text"].as_str().unwrap();
+        let found = strings.iter().find(|row| row["text"] == text).unwrap_or_else(|| panic!("{what}: {strings:?}"));
+        // The program also has the literal.
+        let copies = number(&duplicate["strings"]);
+        assert!((copies..=copies + 1).contains(&number(&found["objects"])), "{what}: {found}");
+        let wasted = number(&found["wasted_bytes"]);
+        assert!(wasted >= (copies - 1) * number(&duplicate["size"]), "{what}: {found}");
+
+        let handles = report["roots"].as_array().unwrap().iter().find(|row| row["kind"] == "handle").unwrap();
+        assert!(number(&handles["pinned"]) >= number(&truth["pinned"]), "{what}: {handles}");
+        let totals = &report["totals"];
+        assert!(number(&totals["reached_objects"]) * 100 >= number(&totals["objects"]) * 98, "{what}: {totals}");
+
+        // What was kept says the same, and so does the file for other tools.
+        let kept = run(["heap", session.to_str().unwrap(), "--json", "--top", "5000"]).expect(0).json();
+        compare_with_truth(&kept, &truth, &format!("{what}, session"));
+        assert_eq!(kept["totals"], report["totals"], "{what}");
+        let dumped = run(["heap", dump.to_str().unwrap(), "--json", "--top", "5000"]).expect(0).json();
+        compare_with_truth(&dumped, &truth, &format!("{what}, gcdump"));
+        for field in ["objects", "bytes", "references", "reached_objects", "reached_bytes"] {
+            assert_eq!(dumped["totals"][field], report["totals"][field], "{what}: {field} of the gcdump");
+        }
+        let page = run(["heap", session.to_str().unwrap(), "--type", "Link"]).expect(0).out;
+        for part in
+            ["Types by bytes", "Clrscope.Samples.Held", "Where most is retained", "Roots", "Strings", "Who holds", text]
+        {
+            let part: String = part.chars().take(50).collect();
+            assert!(page.contains(&part), "{what}: `{part}` is missing in {page}");
+        }
+        assert!(page.contains("Clrscope.Samples.Link × "), "{what}: {page}");
+
+        // A recorder that was killed leaves a part of a look, or none.
+        let whole = fs::read(&session).unwrap();
+        let parts = (1..8).filter(|eighths| {
+            fs::write(&session, &whole[..whole.len() * eighths / 8]).unwrap();
+            let part = run(["heap", session.to_str().unwrap()]).expect_error(8, &["cut short"]);
+            part.out.contains("NOT COMPLETE: the session ends before the look does")
+        });
+        assert!(parts.count() > 0, "{what}: of {} bytes", whole.len());
+    }
+}
+
+#[test]
+fn what_grows_from_look_to_look_is_suspected() {
+    for runtime in sample_runtimes() {
+        let mut process = heapster(runtime);
+        let pid = process.pid().to_string();
+        let mut leaks = Running::start(clrscope(["leaks", &pid, "--looks", "4", "--every", "2s", "--json"]));
+        while !leaks.has_ended() {
+            process.send_line("grow 300").unwrap();
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        let report = leaks.wait().expect(0).json();
+        process.send_line("over").unwrap();
+        let truth = process.truth(LIMIT);
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}");
+        assert_eq!(report["looks"].as_array().unwrap().len(), 4, "{runtime}: {report}");
+        let suspects = report["suspects"].as_array().unwrap();
+        let leaked = suspects.iter().find(|row| row["type"] == "Clrscope.Samples.Leaked");
+        let leaked = leaked.unwrap_or_else(|| panic!("{runtime}: {suspects:?}"));
+        let counts: Vec<u64> = leaked["objects"].as_array().unwrap().iter().map(number).collect();
+        assert!(counts.windows(2).all(|pair| pair[0] < pair[1]), "{runtime}: {counts:?}");
+        assert!(counts.iter().all(|count| count % 300 == 0 || *count > 0), "{runtime}: {counts:?}");
+        assert!(counts[3] <= number(&truth["types"]["Clrscope.Samples.Leaked"]["objects"]), "{runtime}: {counts:?}");
+        let verdict = leaked["verdict"].as_str().unwrap();
+        assert!(verdict == "leaking" || verdict == "likely", "{runtime}: {leaked}");
+        let per_second = leaked["objects_trend"]["per_second"].as_f64().unwrap();
+        // About 300 each 0.2 s, less while the process stands still or the machine is busy.
+        assert!((100.0..=1600.0).contains(&per_second), "{runtime}: {per_second}");
+        let path = steps(&leaked["holders"][0]["path"]);
+        assert!(path.ends_with(&["Clrscope.Samples.Leaked[]", "Clrscope.Samples.Leaked"]), "{runtime}: {path:?}");
+        // What stays as it is is none of it.
+        for constant in ["Held", "Link", "Entry"] {
+            let name = format!("Clrscope.Samples.{constant}");
+            assert!(!suspects.iter().any(|row| row["type"] == name.as_str()), "{runtime}: {name}");
+        }
+    }
+}
+
+fn refused(ended: Ended, code: i32, parts: &[&str]) {
+    ended.expect_error(code, parts);
+}
+
+#[test]
+fn files_that_are_none_are_told() {
+    let folder = scratch();
+    let dump = file(&folder, "bad.gcdump");
+    fs::write(&dump, "nothing of that kind").unwrap();
+    refused(run(["heap", dump.to_str().unwrap()]), 8, &["no .gcdump file"]);
+    let mut head = 20u32.to_le_bytes().to_vec();
+    head.extend(b"!FastSerialization.1\x04\x04\x01");
+    fs::write(&dump, head).unwrap();
+    refused(run(["heap", dump.to_str().unwrap()]), 8, &["cut short at byte 27"]);
+    let session = file(&folder, "none.clrscope");
+    refused(run(["heap", session.to_str().unwrap()]), 6, &["there is no file"]);
+    fs::write(&session, "nothing").unwrap();
+    refused(run(["leaks", session.to_str().unwrap()]), 8, &["none.clrscope"]);
+    refused(run(["leaks", "1", "--every", "500ms"]), 2, &["whole seconds"]);
+}
+
+#[test]
+fn a_recording_without_looks_is_told() {
+    let folder = scratch();
+    let session = file(&folder, "cpu.clrscope");
+    let mut process = Sample::named("burn").launch(Runtime::V9.require(), &["--seconds", "60"]).private_tmp().start();
+    process.wait_for_ready();
+    let pid = process.pid().to_string();
+    run(["record", &pid, "-p", "cpu", "--duration", "300ms", "-q", "-o", session.to_str().unwrap()]).expect(0);
+    refused(run(["heap", session.to_str().unwrap()]), 8, &["no look at a heap", "clrscope heap <PID>"]);
+    refused(run(["leaks", session.to_str().unwrap()]), 8, &["no look at a heap"]);
+}
