@@ -27,6 +27,10 @@ pub struct Profile {
     pub allocations: Allocations,
     /// Waits for locks.
     pub locks: Locks,
+    /// Calls of methods with hooks: a sample is a call.
+    pub calls: Series,
+    /// Calls between managed and native code: a sample is a call.
+    pub transitions: Series,
     /// What the process counted about itself, in the order of their ids.
     pub counters: Vec<Counter>,
     /// Garbage collections, in the order of their end.
@@ -76,6 +80,8 @@ impl Profile {
             SeriesKind::Exceptions => &self.exceptions.series,
             SeriesKind::Allocations => &self.allocations.series,
             SeriesKind::Locks => &self.locks.series,
+            SeriesKind::Calls => &self.calls,
+            SeriesKind::Transitions => &self.transitions,
         }
     }
 
@@ -99,6 +105,9 @@ impl Profile {
     pub fn share(&self, kind: SeriesKind, weight: u64) -> Estimate {
         let series = self.series(kind);
         let share = if series.totals.weight > 0 { weight as f64 / series.totals.weight as f64 } else { 0.0 };
+        if kind.is_calls() {
+            return Estimate { share, low: share, high: share };
+        }
         Estimate::wilson(share, series.effective_samples())
     }
 
@@ -124,7 +133,7 @@ impl Profile {
             on_path[function] += 1;
         });
         let mut functions: Vec<FunctionTotals> = (own.into_iter().zip(total).enumerate())
-            .filter(|(_, (_, total))| total.samples > 0)
+            .filter(|(_, (_, total))| total.samples > 0 || total.weight > 0)
             .map(|(function, (own, total))| FunctionTotals {
                 function: FunctionId(function as u32),
                 own,

@@ -1,4 +1,4 @@
-use session::{Nanos, SampleBatch, StackId, ThreadId, ThreadState};
+use session::{CallBatch, Nanos, SampleBatch, StackId, ThreadId, ThreadState};
 
 use crate::{Timeline, tables::NONE};
 
@@ -63,12 +63,29 @@ pub enum SeriesKind {
     Allocations,
     /// Time of waiting for locks.
     Locks,
+    /// Time in methods with hooks, every call of them.
+    Calls,
+    /// Time in native code that managed code has called and the other way round, every call.
+    Transitions,
 }
 
 impl SeriesKind {
     /// All kinds, in the order of reports.
-    pub const ALL: [SeriesKind; 5] =
-        [SeriesKind::Cpu, SeriesKind::Wall, SeriesKind::Exceptions, SeriesKind::Allocations, SeriesKind::Locks];
+    pub const ALL: [SeriesKind; 7] = [
+        SeriesKind::Cpu,
+        SeriesKind::Wall,
+        SeriesKind::Exceptions,
+        SeriesKind::Allocations,
+        SeriesKind::Locks,
+        SeriesKind::Calls,
+        SeriesKind::Transitions,
+    ];
+
+    /// Whether its samples are calls, all of them: shares are no estimates, and the number of samples with a stack is the
+    /// number of calls of its leaf.
+    pub fn is_calls(self) -> bool {
+        matches!(self, SeriesKind::Calls | SeriesKind::Transitions)
+    }
 
     /// Id of the profiler that makes it.
     pub fn id(self) -> &'static str {
@@ -78,6 +95,8 @@ impl SeriesKind {
             SeriesKind::Exceptions => "exceptions",
             SeriesKind::Allocations => "allocations",
             SeriesKind::Locks => "locks",
+            SeriesKind::Calls => "calls",
+            SeriesKind::Transitions => "transitions",
         }
     }
 
@@ -85,6 +104,7 @@ impl SeriesKind {
     pub fn value_type(self) -> ValueType {
         let unit = match self {
             SeriesKind::Cpu | SeriesKind::Wall | SeriesKind::Locks => Unit::Nanoseconds,
+            SeriesKind::Calls | SeriesKind::Transitions => Unit::Nanoseconds,
             SeriesKind::Exceptions => Unit::Count,
             SeriesKind::Allocations => Unit::Bytes,
         };
@@ -225,6 +245,22 @@ impl Series {
                 Row { time, thread: *thread, stack: *stack, state: *state, truncated: *truncated, weight: *weight };
             if keep(time, row.thread, row.state) {
                 self.add(row, 1);
+            }
+        }
+    }
+
+    pub(crate) fn add_calls(&mut self, batch: &CallBatch) {
+        for ((stack, count), own) in batch.stack.iter().zip(&batch.count).zip(&batch.own) {
+            let (mut count, mut weight) = (*count, *own);
+            // At least once: a call from before may have gone on.
+            loop {
+                let samples = u32::try_from(count).unwrap_or(u32::MAX);
+                let (time, thread, state) = (batch.time, batch.thread, ThreadState::Running);
+                self.add(Row { time, thread, stack: *stack, state, truncated: false, weight }, samples);
+                (count, weight) = (count - u64::from(samples), 0);
+                if count == 0 {
+                    break;
+                }
             }
         }
     }

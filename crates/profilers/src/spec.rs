@@ -21,6 +21,16 @@ pub struct ProfilerSpec {
     pub attach: bool,
 }
 
+impl ProfilerSpec {
+    /// `COR_PRF_ALLOWABLE_NOTIFICATION_PROFILER` and its high half, corprof.idl.
+    const NOTIFICATION_ONLY: (u32, u32) = (0xb1e3_2b7f, 0xfe);
+
+    /// Whether it can only run as the one main profiler of a process, not beside another one.
+    pub const fn needs_main_slot(&self) -> bool {
+        self.events.0 & !Self::NOTIFICATION_ONLY.0 != 0 || self.events.1 & !Self::NOTIFICATION_ONLY.1 != 0
+    }
+}
+
 /// What a sample counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValueSpec {

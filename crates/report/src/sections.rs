@@ -99,6 +99,11 @@ pub fn sections(profile: &Profile, options: &Options) -> Vec<Section> {
     if wanted(SeriesKind::Locks) && (!profile.locks.series.is_empty() || profile.run("locks").is_some()) {
         sections.push(locks(profile, options));
     }
+    for kind in [SeriesKind::Calls, SeriesKind::Transitions] {
+        if wanted(kind) && (!profile.series(kind).is_empty() || profile.run(kind.id()).is_some()) {
+            sections.push(calls(profile, options, kind));
+        }
+    }
     if options.series.is_none() && (!profile.counters.is_empty() || profile.run("counters").is_some()) {
         sections.push(counters(profile, options));
     }
@@ -675,6 +680,55 @@ fn locks(profile: &Profile, options: &Options) -> Section {
     });
     let columns = vec![right("waits from"), right("number"), left("")];
     section.tables.push(Table { columns, rows: bars.collect() });
+    section
+}
+
+fn calls(profile: &Profile, options: &Options, kind: SeriesKind) -> Section {
+    let title = if kind == SeriesKind::Calls { "Calls" } else { "Transitions" };
+    let mut section = Section { title: title.to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let totals = profile.series(kind).totals;
+    if totals.samples == 0 {
+        let nothing = match kind {
+            SeriesKind::Calls => "No method that fits the filter was called.",
+            _ => "Managed and native code did not call each other.",
+        };
+        section.lead.push(nothing.to_owned());
+        return section;
+    }
+    let what = match kind {
+        SeriesKind::Calls => "in methods that fit the filter",
+        _ => "between managed and native code",
+    };
+    section.lead.push(format!(
+        "{} {what}, every one counted; {} in them. Self is the time in a method and in nothing below it that is counted \
+         here; the time that counting itself takes is in it.",
+        format::counted(totals.samples, "call"),
+        format::duration(totals.weight),
+    ));
+    let rows = profile.top_functions(kind);
+    let rows = rows.iter().filter(|row| row.own.samples > 0 || row.own.weight > 0).take(options.rows).map(|row| {
+        let mean = row.total.weight.checked_div(row.own.samples).unwrap_or_default();
+        vec![
+            Cell::text(format::count(row.own.samples)),
+            Cell::text(format::duration(row.own.weight)),
+            Cell::text(format::percent(row.own_share.share)),
+            Cell::Bar(row.own_share.share),
+            Cell::text(format::duration(row.total.weight)),
+            Cell::text(format::duration(mean)),
+            name(profile, options, row.function),
+        ]
+    });
+    let columns = vec![
+        right("calls"),
+        right("self"),
+        right("share"),
+        left(""),
+        right("total"),
+        right("per call"),
+        left("method"),
+    ];
+    section.tables.push(Table { rows: rows.collect(), columns });
+    section.tables.push(hot_paths(profile, options, kind));
     section
 }
 

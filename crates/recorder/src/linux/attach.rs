@@ -29,6 +29,9 @@ const MOST_TRIES: u32 = 8;
 /// Returns when the agent has said hello and the first samples can come. The agent's file and socket are gone
 /// from the target's file system by then.
 pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recording, RecordError> {
+    if let Some(selection) = options.profilers.iter().find(|selection| !selection.spec.attach) {
+        return Err(RecordError::NeedsLaunch { profiler: selection.spec.id });
+    }
     let pid = process.pid;
     let port = process.port()?;
     let target = Target::new(pid).map_err(|_| RecordError::Exited { pid })?;

@@ -189,7 +189,8 @@ impl Definitions {
         }
     }
 
-    fn child(&mut self, parent: Option<StackId>, frame: FrameId) -> StackId {
+    /// The stack with one more frame at its leaf.
+    pub fn child(&mut self, parent: Option<StackId>, frame: FrameId) -> StackId {
         let (id, new) = self.stacks.get((parent, frame));
         let id = StackId(id);
         if new {

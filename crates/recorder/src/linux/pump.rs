@@ -1,6 +1,7 @@
 //! The one thread of a recording that merges all sources into session records.
 
 use super::{
+    calls::CallTrees,
     cpu::{CpuSource, Taken, TakenSample},
     define::Definitions,
     event_samples::{EventSample, EventSamples},
@@ -27,7 +28,7 @@ use std::{
 };
 use unwind::Needed;
 use wire::{
-    ByeReason, Control, Exception, LogLevel, Record, RuntimeWork, RuntimeWorkKind, WallTick, frame::FrameError,
+    ByeReason, CallKind, Calls, Control, Exception, LogLevel, Record, RuntimeWork, RuntimeWorkKind, WallTick, frame::FrameError,
 };
 
 /// How long one round waits for something to come.
@@ -59,6 +60,10 @@ const DEEP_STACKS: &str = "many stacks were deeper than what was copied of them"
 /// What is told of an agent that cannot leave.
 const STAYS: &str = "the agent stays loaded, idle, because another profiler has left this process in a way after which the \
     runtime lets no notification-only profiler go";
+
+/// What is told of an agent that has set hooks.
+const HOOKED: &str = "the agent stays loaded until the process ends, because the runtime never takes its hooks back; they do \
+    nothing any more";
 
 /// How the agent's own threads are named.
 const OWN_THREADS: &str = "clrscope-";
@@ -127,6 +132,7 @@ pub(super) struct Pump {
     requested: HashSet<u64>,
     waiting: VecDeque<Waiting>,
     event_samples: EventSamples,
+    call_trees: CallTrees,
     cpu: Vec<Ready>,
     wall: Vec<Ready>,
     last_wall: Option<u64>,
@@ -161,6 +167,7 @@ impl Pump {
             requested: HashSet::new(),
             waiting: VecDeque::new(),
             event_samples: EventSamples::default(),
+            call_trees: CallTrees::default(),
             cpu: Vec::new(),
             wall: Vec::new(),
             last_wall: None,
@@ -490,6 +497,7 @@ impl Pump {
                 self.write(&SessionRecord::ExceptionCounts { time, counts });
                 self.count("exceptions", total);
             }
+            Record::Calls(calls) => self.calls(&calls),
             Record::RuntimeWork(work) => self.runtime_work(work),
             Record::SampleRing(layout) => {
                 let error = match descriptors.next() {
@@ -520,6 +528,20 @@ impl Pump {
                 self.bye = Some(bye.reason);
             }
         }
+    }
+
+    fn calls(&mut self, calls: &Calls) {
+        let os_tid = self.sources.target.host_tid(calls.os_tid);
+        let target = &self.sources.target;
+        let thread = self.definitions.thread(os_tid, || target.thread_name(os_tid));
+        let Some(batch) = self.call_trees.grown(&self.frames, &mut self.definitions, calls, thread) else { return };
+        let profiler = match calls.kind {
+            CallKind::Methods => "calls",
+            CallKind::Transitions => "transitions",
+        };
+        self.count(profiler, batch.count.iter().sum());
+        self.write_definitions();
+        self.write(&SessionRecord::Calls(batch));
     }
 
     fn runtime_work(&mut self, work: RuntimeWork) {
@@ -853,6 +875,7 @@ impl Pump {
             Some(ByeReason::Shutdown) => reason = EndReason::ProcessExited,
             Some(ByeReason::Stopped) => {}
             Some(ByeReason::Stays) => self.note(STAYS.into()),
+            Some(ByeReason::Hooked) => self.note(HOOKED.into()),
             Some(ByeReason::Failed | ByeReason::Skipped) => reason = EndReason::AgentLost,
             None => {
                 self.sources.target.wait_exit(Duration::from_millis(300));

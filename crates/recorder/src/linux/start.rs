@@ -204,6 +204,8 @@ impl Start {
                         "exceptions" => "runtime callbacks, adaptive sampling".to_owned(),
                         "allocations" if major >= 10 => "EventPipe, AllocationSampled: by chance, unbiased".to_owned(),
                         "allocations" => "EventPipe, GCAllocationTick: one for each 100 KB, biased".to_owned(),
+                        "calls" => "enter and leave hooks, every call".to_owned(),
+                        "transitions" => "runtime callbacks, every call".to_owned(),
                         _ => "EventPipe".to_owned(),
                     },
                     rate_hz: match selection.spec.id {
