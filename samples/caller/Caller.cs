@@ -6,6 +6,7 @@
 //   --stress N    instead: that many threads that recurse and throw, each for --rounds rounds
 //   --bench KIND  instead: `fib` (calls that do nothing else), `work` (calls that do a little) or `pinvoke`, as fast as possible
 //   --calls N     how many calls that are (default 20000000)
+//   --mix N       how often `work` mixes a number (default 16: a call of about 10 ns)
 //   --wait        wait for the end of standard input before leaving
 //
 // Results are checked: a register that is lost on the way in or out of a method makes the exit code 3.
@@ -85,6 +86,7 @@ namespace Clrscope.Samples
             Console.WriteLine("ready");
             if (bench != null)
             {
+                mix = (int)Number(args, "--mix", 16);
                 Bench(bench, (long)Number(args, "--calls", 20000000));
                 return 0;
             }
@@ -458,6 +460,7 @@ namespace Clrscope.Samples
         // As fast as possible
 
         static ulong sink;
+        static int mix;
 
         static void Bench(string kind, long calls)
         {
@@ -503,14 +506,14 @@ namespace Clrscope.Samples
             return done;
         }
 
-        /// Calls one method that mixes sixteen numbers, about what a small method of a real program does.
+        /// Calls one method that works a little.
         [MethodImpl(MethodImplOptions.NoInlining)]
         static ulong Caller2(long seed) { return Mix((ulong)seed | 1); }
 
         [MethodImpl(MethodImplOptions.NoInlining)]
         static ulong Mix(ulong x)
         {
-            for (int i = 0; i < 16; i++)
+            for (int i = 0; i < mix; i++)
             {
                 x ^= x << 13;
                 x ^= x >> 7;

@@ -429,8 +429,14 @@ impl<'a> Writer<'a> {
     /// Writes what was called since the last time; in the end also what has not returned.
     fn flush_calls(&mut self, is_last: bool) -> Result<(), Gone> {
         let mut records = Vec::new();
-        self.calls.read(self.agent, &mut self.resolver, is_last, &mut records);
-        self.put_all(&mut records)
+        self.calls.begin();
+        let mut next = Some(0);
+        // One after the other: all together may be large.
+        while let Some(place) = next {
+            next = self.calls.read(place, self.agent, &mut self.resolver, is_last, &mut records);
+            self.put_all(&mut records)?;
+        }
+        Ok(())
     }
 
     fn status(&self) -> Status {

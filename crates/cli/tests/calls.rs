@@ -94,7 +94,8 @@ fn threads_that_recurse_and_throw_stay_in_balance() {
             assert_eq!(Some(calls_of(&rows, method)), count.as_u64(), "{runtime}: {method}");
         }
         // However often an exception has left them, no round is below another one.
-        let nested = rows.iter().find(|(path, ..)| path.iter().filter(|name| *name == "Caller.StressRound").count() > 1);
+        let nested =
+            rows.iter().find(|(path, ..)| path.iter().filter(|name| *name == "Caller.StressRound").count() > 1);
         assert_eq!(nested, None, "{runtime}");
         let deepest = rows.iter().map(|(path, ..)| path.iter().filter(|name| *name == "Caller.Recurse").count()).max();
         assert_eq!(deepest, Some(65), "{runtime}");

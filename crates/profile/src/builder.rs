@@ -1,8 +1,8 @@
 use std::{io::Read, ops::Range, sync::Arc};
 
 use session::{
-    CallKind, ExceptionSample, ModelError, Nanos, SessionError, SessionInfo, SessionReader, SessionRecord, Sink, ThreadState,
-    Validator,
+    CallKind, ExceptionSample, ModelError, Nanos, SessionError, SessionInfo, SessionReader, SessionRecord, Sink,
+    ThreadState, Validator,
 };
 
 use crate::{Allocations, Counter, Exceptions, Locks, Profile, Series, SeriesKind, Tables, series::Row};

@@ -91,14 +91,18 @@ pub enum RecordError {
         hint: String,
     },
     /// A profiler was asked for that cannot be attached.
-    #[error("the profiler {profiler} works only from the start of a program on: clrscope launch -p {profiler} -- <command>")]
+    #[error(
+        "the profiler {profiler} works only from the start of a program on: clrscope launch -p {profiler} -- <command>"
+    )]
     NeedsLaunch {
         /// Which.
         profiler: &'static str,
     },
     /// A profiler was asked for that cannot run beside another one.
-    #[error("the profiler {profiler} cannot run beside another one, and the environment names one (CORECLR_PROFILER): \
-        leave out {profiler}, or set CORECLR_ENABLE_PROFILING=0 for this run")]
+    #[error(
+        "the profiler {profiler} cannot run beside another one, and the environment names one (CORECLR_PROFILER): \
+        leave out {profiler}, or set CORECLR_ENABLE_PROFILING=0 for this run"
+    )]
     NeedsMainSlot {
         /// Which.
         profiler: &'static str,

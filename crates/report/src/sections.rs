@@ -705,10 +705,20 @@ fn calls(profile: &Profile, options: &Options, kind: SeriesKind) -> Section {
         format::counted(totals.samples, "call"),
         format::duration(totals.weight),
     ));
+    // What stands right below native code was called by it.
+    let tables = &profile.tables;
+    let called_by_native = |stack| {
+        let caller = tables.parent(stack).map(|caller| tables.function(tables.stack_function(caller)).kind);
+        caller == Some(FunctionKind::Native)
+    };
+    let cells = profile.series(kind).cells.iter().filter(|cell| called_by_native(cell.stack));
+    let managed: std::collections::HashSet<FunctionId> = cells.map(|cell| tables.stack_function(cell.stack)).collect();
     let rows = profile.top_functions(kind);
     let rows = rows.iter().filter(|row| row.own.samples > 0 || row.own.weight > 0).take(options.rows).map(|row| {
         let mean = row.total.weight.checked_div(row.own.samples).unwrap_or_default();
-        vec![
+        let into = if managed.contains(&row.function) { "managed" } else { "native" };
+        let mut cells = if kind == SeriesKind::Transitions { vec![Cell::text(into)] } else { Vec::new() };
+        cells.extend([
             Cell::text(format::count(row.own.samples)),
             Cell::text(format::duration(row.own.weight)),
             Cell::text(format::percent(row.own_share.share)),
@@ -716,9 +726,11 @@ fn calls(profile: &Profile, options: &Options, kind: SeriesKind) -> Section {
             Cell::text(format::duration(row.total.weight)),
             Cell::text(format::duration(mean)),
             name(profile, options, row.function),
-        ]
+        ]);
+        cells
     });
-    let columns = vec![
+    let mut columns = if kind == SeriesKind::Transitions { vec![left("to")] } else { Vec::new() };
+    columns.extend([
         right("calls"),
         right("self"),
         right("share"),
@@ -726,7 +738,7 @@ fn calls(profile: &Profile, options: &Options, kind: SeriesKind) -> Section {
         right("total"),
         right("per call"),
         left("method"),
-    ];
+    ]);
     section.tables.push(Table { rows: rows.collect(), columns });
     section.tables.push(hot_paths(profile, options, kind));
     section

@@ -1,6 +1,6 @@
 use crate::{
-    AllocationBatch, CallBatch, ContentionBatch, FrameId, FunctionId, ModuleId, SampleBatch, SessionRecord, StackId, ThreadId,
-    TypeId,
+    AllocationBatch, CallBatch, ContentionBatch, FrameId, FunctionId, ModuleId, SampleBatch, SessionRecord, StackId,
+    ThreadId, TypeId,
 };
 
 /// How a record breaks the rules of the stream.

@@ -42,9 +42,8 @@ impl Methods {
             return *decided;
         }
         let name = self.names.method(function).ok();
-        let name = name.filter(|name| {
-            name.kind == FunctionKind::Normal && self.filter.fits(name.type_name.as_ref(), &name.name)
-        });
+        let name = name
+            .filter(|name| name.kind == FunctionKind::Normal && self.filter.fits(name.type_name.as_ref(), &name.name));
         let mut known = self.known();
         // Another thread may have been faster.
         if let Some(decided) = known.decided.get(&function) {

@@ -119,6 +119,7 @@ pub fn unloaded(module: ModuleId) {
 }
 
 /// Enter hook, where its fast part does not know what to do.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 extern "C" fn enter(key: u64, sp: u64) {
     // SAFETY: it is this thread's own place.
     if let Some(tree) = unsafe { tree_at(arch::place_of_tree(), CallKind::Methods) } {
@@ -127,6 +128,7 @@ extern "C" fn enter(key: u64, sp: u64) {
 }
 
 /// Leave and tailcall hook, likewise.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 extern "C" fn leave(_key: u64, sp: u64) {
     // SAFETY: it is this thread's own place.
     if let Some(tree) = unsafe { tree_at(arch::place_of_tree(), CallKind::Methods) } {
@@ -164,8 +166,10 @@ pub fn crossed(function: Option<FunctionId>, to_managed: bool, calls: bool) {
     // What is called lies on the side that is gone to; what is returned from on the other.
     let key = key_of_crossed(function, to_managed == calls);
     if calls {
-        // What stands lower than this has been left without a word.
-        tree.enter(key, (&raw const here).addr() as u64, now);
+        // An exception can leave a call of native code before it has begun. Such a one does not stand above the next. Where we
+        // are on the stack can be compared only if the runtime has come the same way, so not with calls from native code.
+        let is_from_native = |key: u64| crossed_of_key(key).1;
+        tree.cross(key, (&raw const here).addr() as u64, now, |left| !is_from_native(key) && !is_from_native(left));
     } else {
         tree.leave_key(key, now);
     }
@@ -222,10 +226,13 @@ fn new_tree(kind: CallKind) -> *const Tree {
     null()
 }
 
-/// The trees that there are. For the one thread that gives them back.
-fn trees() -> impl Iterator<Item = (&'static AtomicPtr<Tree>, &'static Tree)> {
-    // SAFETY: a tree stays until `give_back`, which is called by the same thread.
-    TREES.iter().filter_map(|slot| Some((slot, unsafe { slot.load(Acquire).as_ref()? })))
+/// The first tree at a place or behind it, with its place. For the one thread that gives them back.
+fn next_tree(place: usize) -> Option<(usize, &'static AtomicPtr<Tree>, &'static Tree)> {
+    TREES.iter().enumerate().skip(place).find_map(|(place, slot)| {
+        // SAFETY: a tree stays until `give_back`, which is called by the same thread.
+        let tree = unsafe { slot.load(Acquire).as_ref()? };
+        Some((place, slot, tree))
+    })
 }
 
 /// Gives the memory of a tree back.

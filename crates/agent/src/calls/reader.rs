@@ -1,11 +1,10 @@
 //! Reads the trees, and tells what has been added to them.
 
 use super::tree::Tree;
-use super::{METHODS, WITHOUT_TREE, arch, crossed_of_key, give_back, trees};
+use super::{METHODS, WITHOUT_TREE, arch, crossed_of_key, give_back, next_tree};
 use crate::agent::Agent;
 use crate::os::{clock, threads};
 use crate::resolver::Resolver;
-use corprof::ids::FunctionId;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use wire::{CallKind, CallNode, Calls, Record};
@@ -19,8 +18,9 @@ pub struct Reader {
     told: HashMap<u32, Vec<(u64, u64)>>,
     /// Ids on the wire of the methods with hooks, by their numbers from 1.
     methods: Vec<u32>,
-    /// One point in time in ticks and in nanoseconds.
+    /// When this began, and when it last began to read, in ticks and in nanoseconds.
     begun: (u64, u64),
+    now: (u64, u64),
     /// Drops of trees that are gone.
     gone: (u64, u64),
     dropped: (u64, u64),
@@ -30,14 +30,8 @@ pub struct Reader {
 impl Reader {
     /// Nothing was told yet.
     pub fn new() -> Self {
-        Self {
-            told: HashMap::new(),
-            methods: Vec::new(),
-            begun: (arch::ticks(), clock::monotonic()),
-            gone: (0, 0),
-            dropped: (0, 0),
-            memory: 0,
-        }
+        let begun = (arch::ticks(), clock::monotonic());
+        Self { told: HashMap::new(), methods: Vec::new(), begun, now: begun, gone: (0, 0), dropped: (0, 0), memory: 0 }
     }
 
     /// What is not in the trees, by reason.
@@ -63,55 +57,63 @@ impl Reader {
         }
     }
 
-    /// Tells what was called since the last time. The last of all times, also the time of calls that have not returned.
-    pub fn read(&mut self, agent: &Agent, resolver: &mut Resolver, is_last: bool, out: &mut Vec<Record>) {
-        let (now, time) = (arch::ticks(), clock::monotonic());
-        let elapsed = now.saturating_sub(self.begun.0).max(1);
-        let rate = time.saturating_sub(self.begun.1) as f64 / elapsed as f64;
+    /// Begins to read all trees.
+    pub fn begin(&mut self) {
+        self.now = (arch::ticks(), clock::monotonic());
         self.dropped = self.gone;
-        self.memory = 0;
-        for (slot, tree) in trees() {
-            // Asked first: what is read of a thread that is gone is all there is.
-            let ended = threads::is_gone(tree.os_tid());
-            let grown = self.grown(tree, (is_last && !ended).then_some(now));
-            let (too_deep, no_room) = tree.dropped();
-            self.dropped = (self.dropped.0 + too_deep, self.dropped.1 + no_room);
-            self.memory += tree.memory();
-            // A method may have got its hooks since.
-            self.define(agent, resolver, out);
-            let nodes: Vec<CallNode> = grown
-                .into_iter()
-                .map(|grown| {
-                    let (method, from_native) = match tree.kind() {
-                        CallKind::Methods => {
-                            let number = (grown.key >> 2) as usize;
-                            (number.checked_sub(1).and_then(|index| self.methods.get(index)).copied(), false)
-                        }
-                        CallKind::Transitions => {
-                            let (function, from_native) = crossed_of_key(grown.key);
-                            let mut id =
-                                |function: FunctionId| resolver.method(&agent.runtime, &agent.counters, function, out);
-                            (function.map(&mut id), from_native)
-                        }
-                    };
-                    let own = (grown.ticks as f64 * rate) as u64;
-                    CallNode { node: grown.node, parent: grown.parent, method, from_native, count: grown.count, own }
-                })
-                .collect();
-            let record = |nodes: &[CallNode], ended| {
-                let (kind, tree, os_tid) = (tree.kind(), tree.number(), tree.os_tid());
-                Record::Calls(Calls { kind, tree, os_tid, time, nodes: nodes.to_vec(), ended })
+        self.memory = self.told.values().map(|told| told.capacity() * size_of::<(u64, u64)>()).sum();
+    }
+
+    /// Tells what was called since the last time, of one tree: the first at this place or behind it. Gives the place behind
+    /// that tree; `None` if there are no more. The last of all times, calls that have not returned get their time too.
+    pub fn read(
+        &mut self,
+        place: usize,
+        agent: &Agent,
+        resolver: &mut Resolver,
+        is_last: bool,
+        out: &mut Vec<Record>,
+    ) -> Option<usize> {
+        let (place, slot, tree) = next_tree(place)?;
+        let (now, time) = self.now;
+        let rate = time.saturating_sub(self.begun.1) as f64 / now.saturating_sub(self.begun.0).max(1) as f64;
+        // Asked first: what is read of a thread that is gone is all there is.
+        let ended = threads::is_gone(tree.os_tid());
+        let grown = self.grown(tree, (is_last && !ended).then_some(now));
+        let (too_deep, no_room) = tree.dropped();
+        self.dropped = (self.dropped.0 + too_deep, self.dropped.1 + no_room);
+        self.memory += tree.memory();
+        // A method may have got its hooks since.
+        self.define(agent, resolver, out);
+        let mut nodes = Vec::with_capacity(grown.len());
+        for Grown { node, parent, key, count, ticks } in grown {
+            let (method, from_native) = match tree.kind() {
+                CallKind::Methods => {
+                    let index = ((key >> 2) as usize).checked_sub(1);
+                    (index.and_then(|index| self.methods.get(index)).copied(), false)
+                }
+                CallKind::Transitions => {
+                    let (function, from_native) = crossed_of_key(key);
+                    let id = |function| resolver.method(&agent.runtime, &agent.counters, function, out);
+                    (function.map(id), from_native)
+                }
             };
-            out.extend(nodes.chunks(MOST_NODES).map(|nodes| record(nodes, false)));
-            if ended {
-                out.push(record(&[], true));
-                self.told.remove(&tree.number());
-                self.gone = (self.gone.0 + too_deep, self.gone.1 + no_room);
-                // SAFETY: the thread is gone, and this is the one reader.
-                unsafe { give_back(slot) };
-            }
+            let own = (ticks as f64 * rate) as u64;
+            nodes.push(CallNode { node, parent, method, from_native, count, own });
         }
-        self.memory += self.told.values().map(|told| told.capacity() * size_of::<(u64, u64)>()).sum::<usize>();
+        let (kind, number, os_tid) = (tree.kind(), tree.number(), tree.os_tid());
+        let record = |nodes: &[CallNode], ended| {
+            Record::Calls(Calls { kind, tree: number, os_tid, time, nodes: nodes.to_vec(), ended })
+        };
+        out.extend(nodes.chunks(MOST_NODES).map(|nodes| record(nodes, false)));
+        if ended {
+            out.push(record(&[], true));
+            self.told.remove(&number);
+            self.gone = (self.gone.0 + too_deep, self.gone.1 + no_room);
+            // SAFETY: the thread is gone, and this is the one reader.
+            unsafe { give_back(slot) };
+        }
+        Some(place + 1)
     }
 
     /// What was added to a tree. With a time, that which runs gets its time up to then.

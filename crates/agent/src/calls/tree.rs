@@ -179,8 +179,17 @@ impl Tree {
 
     /// A method is called. Frames that are not above it were left by exceptions that nobody told of.
     pub fn enter(&self, key: u64, sp: u64, now: u64) {
+        self.enter_if(key, sp, now, |frame| frame.sp.load(Relaxed) <= sp);
+    }
+
+    /// The same for one that is called from the other side: of those with a key for which `may_leave` holds only.
+    pub fn cross(&self, key: u64, sp: u64, now: u64, may_leave: impl Fn(u64) -> bool) {
+        self.enter_if(key, sp, now, |frame| frame.sp.load(Relaxed) <= sp && may_leave(self.key_of(frame)));
+    }
+
+    fn enter_if(&self, key: u64, sp: u64, now: u64, is_left: impl Fn(&Frame) -> bool) {
         self.charge(now);
-        let top = self.leave_while(|frame| frame.sp.load(Relaxed) <= sp);
+        let top = self.leave_while(is_left);
         if top as usize >= LAST_FRAME {
             self.too_deep.add_relaxed(1);
             return;

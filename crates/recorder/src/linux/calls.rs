@@ -8,15 +8,16 @@ use wire::{CallNode, Calls};
 /// Stands between a method that native code has called and what had called that native code.
 const FROM_NATIVE: &str = "[called from native code]";
 
-/// The stacks of the nodes of all trees.
+/// What is known of the trees, by their numbers.
 #[derive(Default)]
 pub(super) struct CallTrees {
-    /// By tree, then by the number of the node.
-    stacks: HashMap<u32, HashMap<u32, StackId>>,
+    /// The thread, and the stacks of its nodes.
+    trees: HashMap<u32, (ThreadId, HashMap<u32, StackId>)>,
 }
 
 impl CallTrees {
-    /// What was added to a tree, as a batch for the session; `None` for nothing.
+    /// What was added to a tree, as a batch for the session; `None` for nothing. The thread of a tree is the one that
+    /// its first record came with.
     pub fn grown(
         &mut self,
         frames: &Frames,
@@ -24,7 +25,8 @@ impl CallTrees {
         calls: &Calls,
         thread: ThreadId,
     ) -> Option<CallBatch> {
-        let stacks = self.stacks.entry(calls.tree).or_default();
+        let (thread, stacks) = self.trees.entry(calls.tree).or_insert_with(|| (thread, HashMap::new()));
+        let thread = *thread;
         let kind = match calls.kind {
             wire::CallKind::Methods => CallKind::Methods,
             wire::CallKind::Transitions => CallKind::Transitions,
@@ -45,7 +47,7 @@ impl CallTrees {
             batch.own.push(node.own);
         }
         if calls.ended {
-            self.stacks.remove(&calls.tree);
+            self.trees.remove(&calls.tree);
         }
         (!batch.stack.is_empty()).then_some(batch)
     }
@@ -57,9 +59,8 @@ fn stack_of(
     frames: &Frames,
     definitions: &mut Definitions,
 ) -> StackId {
-    let frame = |function: FunctionId, definitions: &mut Definitions| {
-        definitions.frame(function, None, FrameTrust::Runtime)
-    };
+    let frame =
+        |function: FunctionId, definitions: &mut Definitions| definitions.frame(function, None, FrameTrust::Runtime);
     let mut parent = stacks.get(&node.parent).copied();
     if node.from_native {
         let mark = definitions.named(FunctionKind::Native, FROM_NATIVE, None);

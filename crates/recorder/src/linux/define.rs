@@ -45,6 +45,8 @@ pub(super) struct FunctionFacts {
 pub(super) struct Definitions {
     pending: Vec<SessionRecord>,
     threads: HashMap<u32, ThreadDef>,
+    /// The last thread of each number that has ended.
+    ended: HashMap<u32, ThreadId>,
     thread_count: u32,
     modules: Table<(bool, String)>,
     functions: Table<FunctionKey>,
@@ -94,7 +96,16 @@ impl Definitions {
     pub fn end_thread(&mut self, os_tid: u32, time: u64) {
         if self.threads.contains_key(&os_tid) {
             self.update_thread(os_tid, |thread| thread.ended = Some(time));
-            self.threads.remove(&os_tid);
+            let ended = self.threads.remove(&os_tid);
+            self.ended.extend(ended.map(|thread| (os_tid, thread.id)));
+        }
+    }
+
+    /// The thread with this id, which may have ended a moment ago.
+    pub fn thread_or_ended(&mut self, os_tid: u32, name: impl FnOnce() -> Option<String>) -> ThreadId {
+        match self.ended.get(&os_tid) {
+            Some(ended) if !self.threads.contains_key(&os_tid) => *ended,
+            _ => self.thread(os_tid, name),
         }
     }
 
@@ -265,8 +276,10 @@ mod tests {
         let first = definitions.thread(10, || Some("one".into()));
         assert_eq!(definitions.thread_name(10), Some("one"));
         definitions.end_thread(10, 99);
+        assert_eq!(definitions.thread_or_ended(10, || None), first);
         let second = definitions.thread(10, || None);
         assert_ne!(first, second);
+        assert_eq!(definitions.thread_or_ended(10, || None), second);
         assert_eq!(definitions.thread_name(10), None);
         let ends = definitions.take().into_iter().filter_map(|record| match record {
             SessionRecord::Thread(thread) => thread.ended,

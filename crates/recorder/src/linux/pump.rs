@@ -28,7 +28,8 @@ use std::{
 };
 use unwind::Needed;
 use wire::{
-    ByeReason, CallKind, Calls, Control, Exception, LogLevel, Record, RuntimeWork, RuntimeWorkKind, WallTick, frame::FrameError,
+    ByeReason, CallKind, Calls, Control, Exception, LogLevel, Record, RuntimeWork, RuntimeWorkKind, WallTick,
+    frame::FrameError,
 };
 
 /// How long one round waits for something to come.
@@ -533,7 +534,7 @@ impl Pump {
     fn calls(&mut self, calls: &Calls) {
         let os_tid = self.sources.target.host_tid(calls.os_tid);
         let target = &self.sources.target;
-        let thread = self.definitions.thread(os_tid, || target.thread_name(os_tid));
+        let thread = self.definitions.thread_or_ended(os_tid, || target.thread_name(os_tid));
         let Some(batch) = self.call_trees.grown(&self.frames, &mut self.definitions, calls, thread) else { return };
         let profiler = match calls.kind {
             CallKind::Methods => "calls",
