@@ -103,6 +103,25 @@ fn threads_that_recurse_and_throw_stay_in_balance() {
 }
 
 #[test]
+fn hooks_in_every_method_there_is_do_no_harm() {
+    for runtime in sample_runtimes() {
+        let folder = scratch();
+        let output = file(&folder, "everything.clrscope");
+        // Exceptions, faults, dynamic methods, short-lived threads, tasks, generics: .NET's own methods included.
+        let launch = Sample::named("mixed").launch(runtime, &["--seconds", "2"]);
+        let mut process = under(launch, &output, "calls:filter=*,transitions,gc", &[]).start();
+        let truth = process.truth(LIMIT);
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
+        assert_eq!(truth["sample"], "mixed", "{runtime}");
+        let report = Report::of(&output);
+        assert_eq!(report.0["recording"]["dropped"], 0, "{runtime}: {}", report.0["observer"]);
+        let calls = report.series("calls")["samples"].as_u64().unwrap();
+        assert!(calls > 500_000, "{runtime}: {calls} calls");
+        assert!(report.series("transitions")["samples"].as_u64().unwrap() > 1000, "{runtime}");
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_not_there_and_the_exit_code_stays() {
     for runtime in sample_runtimes() {
         let folder = scratch();

@@ -151,3 +151,36 @@ fn formats_of_other_tools_weigh_time() {
     let page = text(&profile, "html", &of(SeriesKind::Calls));
     assert!(page.contains("\"calls\":true") && page.contains("\"id\":\"calls\""));
 }
+
+#[test]
+fn the_page_shows_calls_without_error_bars() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let page = folder.path().join("page.html");
+    std::fs::write(&page, text(&profile(BuildOptions::default()), "html", &Options::default())).unwrap();
+    for (tab, parts) in [
+        ("flame&series=calls", &["Flame graph", "5,000,001,021 calls", "All 2 threads"][..]),
+        (
+            "functions&series=calls",
+            &["Shop.Orders.Parse()", "75.0 %", "750 ms", "5,000,001,010 calls", "Every call is counted"],
+        ),
+        ("functions&series=transitions", &["Shop.Native.read()", "30.0 ms", "20 calls"]),
+    ] {
+        let flags = [
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+            "--virtual-time-budget=8000",
+            "--dump-dom",
+        ];
+        let home = format!("--user-data-dir={}", folder.path().join("home").display());
+        let url = format!("file://{}#tab={tab}", page.display());
+        let output = std::process::Command::new("chromium").args(flags).arg(home).arg(url).output().unwrap();
+        let document = String::from_utf8_lossy(&output.stdout).into_owned();
+        let shown = document.split("<script").next().unwrap().to_owned() + document.rsplit("</script>").next().unwrap();
+        for part in parts {
+            assert!(shown.contains(part), "{tab}: `{part}` is missing in {shown}");
+        }
+        assert!(!shown.contains("class=\"pm\""), "{tab}: an error bar");
+    }
+}

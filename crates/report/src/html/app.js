@@ -669,7 +669,8 @@ function functionsView() {
     const bar = el('span', { class: 'bar', 'aria-hidden': 'true' }, el('i', { class: 'total' }), el('i'));
     bar.children[0].style.width = row.total / all * 100 + '%';
     bar.children[1].style.width = row.own / all * 100 + '%';
-    const where = [FN.module[row.fn] ? D.modules[FN.module[row.fn] - 1] : D.kinds[FN.kind[row.fn]], place(row.file, row.line)].filter(text => text);
+    const where = [series.calls ? plural(row.samples, 'call') : '', FN.module[row.fn] ? D.modules[FN.module[row.fn] - 1] : D.kinds[FN.kind[row.fn]],
+      place(row.file, row.line)].filter(text => text);
     return el('tr', {},
       el('td', { class: 'n' }, share(row.own)), el('td', { class: 'n' }, amount(series, row.own)),
       el('td', {}, bar),
@@ -685,7 +686,8 @@ function functionsView() {
   return [el('section', { class: 'card scroll', 'aria-label': 'Methods' }, rows.length ? table : el('div', { class: 'empty' }, 'No method with this choice.'),
     rows.length > view.rows ? el('div', { class: 'more' }, el('button', { class: 'plain', onclick: () => { view.rows += 400; render(); } }, 'Show more'),
       `${count(view.rows)} of ${count(rows.length)} methods`) : null),
-  el('p', { class: 'hint' }, 'Self is the time in the method itself, total includes what it called. ± is the 95 % interval in points: two methods whose intervals overlap may well be equal.')];
+  el('p', { class: 'hint' }, 'Self is the time in the method itself, total includes what it called. ' + (series.calls ? 'Every call is counted.'
+    : '± is the 95 % interval in points: two methods whose intervals overlap may well be equal.'))];
 }
 
 // ---------------------------------------------------------------- threads
