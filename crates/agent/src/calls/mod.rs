@@ -92,8 +92,9 @@ pub fn stop() {
 
 /// The compiler asks whether a function has hooks, and by which number they shall know it.
 unsafe extern "system" fn map_function(function: FunctionId, _data: *mut c_void, hook: *mut BOOL) -> usize {
-    // A panic must not reach the runtime.
-    let number = std::panic::catch_unwind(|| METHODS.get()?.number(function)).ok().flatten();
+    // Once they do nothing any more, no further method needs hooks. A panic must not reach the runtime.
+    let wanted = HOOKS_ON.load(Relaxed).then(|| std::panic::catch_unwind(|| METHODS.get()?.number(function)));
+    let number = wanted.and_then(Result::ok).flatten();
     if !hook.is_null() {
         // SAFETY: not null, so it is the compiler's place for the answer.
         unsafe { *hook = BOOL::from(number.is_some()) };

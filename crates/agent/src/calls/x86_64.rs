@@ -4,7 +4,7 @@
 //! `genProfilingLeaveCallback`, src/coreclr/jit/codegenxarch.cpp). On every system but Windows the enter hook finds the method in
 //! `r14` and the caller's stack pointer in `r15`; the leave and tailcall hooks find them in `rdi` and `rsi`. The runtime's own
 //! hooks (`ProfileEnterNaked` and the two others, src/coreclr/vm/amd64/asmhelpers.S) keep all registers of arguments and return
-//! values, and trash `r10` and `r11`; so do these, and upper halves of vector registers, which they do not touch.
+//! values, and trash `r10` and `r11`; so do these. Upper halves of vector registers they do not touch.
 //!
 //! Most calls are of a method that its caller has called before, in a thread whose tree is there, and return to where they came
 //! from. For those everything is done right here, with three registers saved. All else is for [`super::enter`] and [`super::leave`].
