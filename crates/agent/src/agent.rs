@@ -211,6 +211,13 @@ impl Agent {
         false
     }
 
+    /// Whether we have set or asked for what the runtime never takes back, so that it would refuse to let go of us.
+    pub fn is_hooked(&self) -> bool {
+        let (low, high) = self.event_mask;
+        let forever = EventMask::IMMUTABLE.union(EventMask::ENTER_LEAVE);
+        low & forever.low() != 0 || high & forever.high() != 0
+    }
+
     /// Whether the runtime can be asked to let go of us: see [`Self::is_called`]. Found out once, at the end.
     pub fn may_leave(&self) -> bool {
         *self.may_leave.get_or_init(|| self.is_called())

@@ -4,6 +4,7 @@
 //! and registers no thread-local destructor: one of those would keep the library mapped after the detach.
 
 use crate::agent::{Agent, Phase};
+use crate::calls;
 use crate::context::Context;
 use crate::counters::Counters;
 use crate::os::threads::{OwnThread, current_tid, is_own};
@@ -13,7 +14,9 @@ use crate::runtime::Runtime;
 use crate::{exception_events, launch, writer};
 use com::codes::CORPROF_E_PROFILER_CANCEL_ACTIVATION;
 use com::hresult::{E_FAIL, E_INVALIDARG};
-use corprof::callback::{CollectedGenerations, DeliveredEvent, DependentReferences, GcReason, Roots, SuspendReason};
+use corprof::callback::{
+    CollectedGenerations, DeliveredEvent, DependentReferences, GcReason, Roots, SuspendReason, TransitionReason,
+};
 use corprof::ids::{ClassId, FunctionId, ModuleId, ObjectId, RawObjectId, ThreadId};
 use corprof::{CallbackCx, EventMask, HResult, PanicReport, Profiler, ProfilerCallback, ProfilerInfo, Utf16};
 use profilers::{Function, Object};
@@ -58,7 +61,11 @@ impl Entry {
         let always = always.union(EventMask::MODULE_LOADS);
         let mut wanted = EventMask::from_words(low, high).union(always);
         if exceptions_by_events && wanted.contains(EventMask::EXCEPTIONS) {
-            wanted = wanted.without(EventMask::EXCEPTIONS).union(EventMask::EVENT_PIPE);
+            wanted = wanted.without(EventMask::EXCEPTIONS);
+            // Calls do without.
+            if config.profiler("exceptions").is_some() {
+                wanted = wanted.union(EventMask::EVENT_PIPE);
+            }
         }
         // Forbids the detach for ever. Full collection events (GC) forbid the concurrent collector until then; only the
         // profiler that cannot do without them asks for them, and only the main one may.
@@ -70,12 +77,24 @@ impl Entry {
 
     fn start(&self, info: &ProfilerInfo, config: SessionConfig, entered: Nanos) -> Result<EventMask, HResult> {
         let runtime = Runtime::new(info).map_err(HResult::from)?;
-        let mask = self.event_mask(&config, exception_events::needed(runtime.version()));
+        let mut mask = self.event_mask(&config, exception_events::needed(runtime.version()));
         let launched = config.launched;
+        let mut no_hooks = None;
+        if mask.contains(EventMask::ENTER_LEAVE)
+            && let Err(error) = calls::set_hooks(info, &config)
+        {
+            mask = mask.without(EventMask::ENTER_LEAVE);
+            no_hooks = Some(error);
+        }
         // Before anything is started: what the runtime refuses must not leave a thread behind.
         info.set_event_mask(mask).map_err(HResult::from)?;
         let agent = Agent::new(runtime, config, self.notify_only, (mask.low(), mask.high()), entered);
         let agent = Arc::new(agent.map_err(|_| E_FAIL)?);
+        if let Some(error) = no_hooks {
+            agent.log(LogLevel::Error, format!("no calls: {error}"));
+        } else if mask.contains(EventMask::ENTER_LEAVE) || mask.contains(EventMask::CODE_TRANSITIONS) {
+            calls::start(&agent);
+        }
         let for_thread = Arc::clone(&agent);
         // Last of all that can fail: once it runs, the library must stay until it is joined.
         self.session.set(Arc::clone(&agent)).map_err(|_| E_FAIL)?;
@@ -307,7 +326,42 @@ impl ProfilerCallback for Entry {
         }
     }
 
+    fn jit_inlining(&self, _cx: &CallbackCx<'_>, _caller: FunctionId, callee: FunctionId) -> bool {
+        self.running().is_none() || !calls::is_hooked(callee)
+    }
+
+    fn exception_unwind_function_enter(&self, _cx: &CallbackCx<'_>, function: FunctionId) {
+        calls::unwinding(function);
+    }
+
+    fn exception_unwind_function_leave(&self, _cx: &CallbackCx<'_>) {
+        calls::unwound();
+    }
+
+    fn managed_to_unmanaged_transition(
+        &self,
+        _cx: &CallbackCx<'_>,
+        function: Option<FunctionId>,
+        reason: TransitionReason,
+    ) {
+        if self.running().is_some() {
+            calls::crossed(function, false, reason == TransitionReason::CALL);
+        }
+    }
+
+    fn unmanaged_to_managed_transition(
+        &self,
+        _cx: &CallbackCx<'_>,
+        function: Option<FunctionId>,
+        reason: TransitionReason,
+    ) {
+        if self.running().is_some() {
+            calls::crossed(function, true, reason == TransitionReason::CALL);
+        }
+    }
+
     fn module_unload_finished(&self, _cx: &CallbackCx<'_>, module: ModuleId, _status: Result<(), HResult>) {
+        calls::unloaded(module);
         if let Some(agent) = self.running() {
             agent.events.push(Event::ModuleUnloaded(module));
         }

@@ -7,7 +7,7 @@ use crate::os::{clock, memory::OwnMemory};
 use crate::runtime::{NativeCode, Runtime};
 use crate::unwind_table::{self, Image};
 use corprof::ids::{ClassId, FunctionId, ModuleId};
-use corprof::{FunctionKind, NameResolver, ProfilerInfo};
+use corprof::{Error, FunctionKind, MethodName, NameResolver, ProfilerInfo};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 use wire::{Class, Code, Method, MethodKind, Module, Record, UnwindTable, as_csharp};
@@ -212,6 +212,21 @@ impl Resolver {
             Counters::add(&counters.first_methods, 1);
             Counters::add(&counters.opening, taken);
         }
+        self.define(runtime, function, name, out)
+    }
+
+    /// Id of a method that has a name already, or cannot have one.
+    pub fn define(
+        &mut self,
+        runtime: &Runtime,
+        function: FunctionId,
+        name: Result<MethodName, Error>,
+        out: &mut Vec<Record>,
+    ) -> u32 {
+        if let Some(named) = self.methods.get(&function) {
+            return named.id;
+        }
+        let module = name.as_ref().ok().and_then(|name| name.module);
         if self.methods.len() >= Self::MOST {
             self.forget_all_code();
             self.methods.clear();

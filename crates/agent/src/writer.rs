@@ -1,6 +1,7 @@
 //! The agent's main thread: talks to clrscope, writes what was collected, and ends the session.
 
 use crate::agent::{Agent, Phase};
+use crate::calls;
 use crate::counters::Counters;
 use crate::exception_events::{self, Storm};
 use crate::os::connection::{Connection, Incoming};
@@ -45,6 +46,7 @@ pub fn run(agent: &Arc<Agent>) {
     if ended.is_err() {
         Counters::add(&agent.counters.panics, 1);
     }
+    calls::stop();
     agent.stop_sampling();
     agent.stop_looking();
     agent.stop_signals();
@@ -53,11 +55,14 @@ pub fn run(agent: &Arc<Agent>) {
     if agent.is_shutdown() {
         return;
     }
-    if agent.may_leave() {
+    if !agent.is_hooked() && agent.may_leave() {
         agent.detach();
     } else {
-        // Without events the runtime does no work for us. Should it refuse, the callbacks find a stopped session.
-        let _ = agent.runtime.info().set_event_mask(EventMask::NONE);
+        // Without events the runtime does no work for us. Should it refuse, the callbacks find a stopped session. What it
+        // never takes back stays.
+        let (low, high) = agent.event_mask;
+        let (stays_low, stays_high) = (EventMask::IMMUTABLE.low(), EventMask::IMMUTABLE.high());
+        let _ = agent.runtime.info().set_event_mask(EventMask::from_words(low & stays_low, high & stays_high));
     }
 }
 
@@ -76,6 +81,7 @@ struct Writer<'a> {
     ticking: bool,
     /// Where exceptions come as events.
     storm: Option<Storm>,
+    calls: calls::Reader,
 }
 
 /// The other side is gone, or does not read.
@@ -95,6 +101,7 @@ impl<'a> Writer<'a> {
             visits: MOST_VISITS,
             ticking: false,
             storm: None,
+            calls: calls::Reader::new(),
         }
     }
 
@@ -132,6 +139,7 @@ impl<'a> Writer<'a> {
             if now >= next_status {
                 next_status = now + STATUS_INTERVAL;
                 self.flush_collectors()?;
+                self.flush_calls(false)?;
                 let status = self.status();
                 self.put(Record::Status(status))?;
             }
@@ -161,6 +169,7 @@ impl<'a> Writer<'a> {
                     }
                     Control::Flush => {
                         self.flush_collectors()?;
+                        self.flush_calls(false)?;
                         self.drain()?;
                         self.put(Record::Flushed)?;
                     }
@@ -305,15 +314,21 @@ impl<'a> Writer<'a> {
     /// Everything that was collected, and the last words.
     fn end(&mut self, reason: Result<ByeReason, Gone>) {
         self.agent.advance(Phase::Stopping);
+        calls::stop();
         self.agent.stop_sampling();
         self.agent.stop_looking();
         self.agent.with_signals(SignalEngine::disarm);
         exception_events::stop(self.agent);
         let Ok(reason) = reason else { return };
-        let leaves = self.agent.is_shutdown() || self.agent.may_leave();
-        let reason = if leaves { reason } else { ByeReason::Stays };
+        let reason = match reason {
+            _ if self.agent.is_shutdown() => reason,
+            _ if self.agent.is_hooked() => ByeReason::Hooked,
+            _ if self.agent.may_leave() => reason,
+            _ => ByeReason::Stays,
+        };
         let _ = (|| {
             self.flush_collectors()?;
+            self.flush_calls(true)?;
             self.drain()?;
             let status = self.status();
             self.agent.stop_signals();
@@ -344,6 +359,10 @@ impl<'a> Writer<'a> {
             let Some(event) = self.agent.events.pop() else { break };
             self.events.push(event);
         }
+        // Before their modules may be gone.
+        let mut records = Vec::new();
+        self.calls.define(self.agent, &mut self.resolver, &mut records);
+        self.put_all(&mut records)?;
         // Taken after the events: every stack that they name is there, or was written before.
         self.define_stacks()?;
         let mut events = std::mem::take(&mut self.events);
@@ -424,14 +443,28 @@ impl<'a> Writer<'a> {
         self.put_all(&mut records)
     }
 
+    /// Writes what was called since the last time; in the end also what has not returned.
+    fn flush_calls(&mut self, is_last: bool) -> Result<(), Gone> {
+        let mut records = Vec::new();
+        self.calls.begin();
+        let mut next = Some(0);
+        // One after the other: all together may be large.
+        while let Some(place) = next {
+            next = self.calls.read(place, self.agent, &mut self.resolver, is_last, &mut records);
+            self.put_all(&mut records)?;
+        }
+        Ok(())
+    }
+
     fn status(&self) -> Status {
         let agent = self.agent;
         let mut dropped = vec![("events, queue full".to_owned(), agent.events.dropped())];
         dropped.push(("records over the frame size".to_owned(), self.lost_records));
         dropped.extend(self.dropped.iter().map(|(reason, count)| ((*reason).to_owned(), *count)));
+        dropped.extend(self.calls.dropped().map(|(reason, count)| (reason.to_owned(), count)));
         let mut counters = agent.counters.list();
         counters.push(("events".to_owned(), agent.events.passed()));
-        let mut memory = agent.held_memory() + self.resolver.memory() + agent.heap.memory();
+        let mut memory = agent.held_memory() + self.resolver.memory() + agent.heap.memory() + self.calls.memory();
         agent.with_signals(|engine| {
             let (full, off_stack) = engine.dropped();
             dropped.push(("samples, ring full".to_owned(), full));

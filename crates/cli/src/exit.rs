@@ -126,6 +126,7 @@ fn of_record_error(error: &recorder::RecordError) -> Code {
     match error {
         recorder::RecordError::Port(error) => of_port_error(error),
         error => match error.exit_code() {
+            2 => Code::Usage,
             4 => Code::Refused,
             5 => Code::Ended,
             6 => Code::File,

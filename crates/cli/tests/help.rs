@@ -59,7 +59,20 @@ fn profilers_are_those_of_the_registry() {
     let ids: Vec<&str> = list.as_array().unwrap().iter().map(|profiler| profiler["id"].as_str().unwrap()).collect();
     assert_eq!(
         ids,
-        ["cpu", "wall", "exceptions", "gc", "allocations", "locks", "counters", "threads", "threadpool", "heap"]
+        [
+            "cpu",
+            "wall",
+            "exceptions",
+            "gc",
+            "allocations",
+            "locks",
+            "counters",
+            "threads",
+            "threadpool",
+            "heap",
+            "calls",
+            "transitions"
+        ]
     );
     let wall = run(["profilers", "wall", "--json"]).expect(0).json();
     assert_eq!((&wall["params"][0]["name"], &wall["params"][0]["range"][1]), (&"rate".into(), &100.into()));

@@ -1,8 +1,8 @@
 use std::{io::Read, ops::Range, sync::Arc};
 
 use session::{
-    ExceptionSample, ModelError, Nanos, SessionError, SessionInfo, SessionReader, SessionRecord, Sink, ThreadState,
-    Validator,
+    CallKind, ExceptionSample, ModelError, Nanos, SessionError, SessionInfo, SessionReader, SessionRecord, Sink,
+    ThreadState, Validator,
 };
 
 use crate::{Allocations, Counter, Exceptions, Locks, Pool, Profile, Series, SeriesKind, Tables, Threads, series::Row};
@@ -104,6 +104,16 @@ impl ProfileBuilder {
                 see(end_of(batch.start, &batch.time_delta));
                 profile.locks.add_batch(batch, inside);
             }
+            SessionRecord::Calls(batch) => {
+                see(batch.time);
+                let series = match batch.kind {
+                    CallKind::Methods => &mut profile.calls,
+                    CallKind::Transitions => &mut profile.transitions,
+                };
+                if inside(batch.time) {
+                    series.add_calls(batch);
+                }
+            }
             SessionRecord::Counter(counter) => {
                 profile.counters.push(Counter { def: counter.clone(), values: Vec::new() });
             }
@@ -187,6 +197,9 @@ impl ProfileBuilder {
             exceptions: Exceptions::new(start),
             allocations: Allocations::new(start, self.options.keep_samples),
             locks: Locks::new(start, self.options.keep_samples),
+            // Never singly: there are too many of them.
+            calls: Series::new(SeriesKind::Calls, start, false),
+            transitions: Series::new(SeriesKind::Transitions, start, false),
             counters: Vec::new(),
             threads: Threads::new(start),
             pool: Pool::new(start, self.options.keep_samples),
@@ -223,6 +236,8 @@ impl ProfileBuilder {
             profile.locks = Locks::new(latest, self.options.keep_samples);
             profile.threads = Threads::new(latest);
             profile.pool = Pool::new(latest, self.options.keep_samples);
+            profile.calls = Series::new(SeriesKind::Calls, latest, false);
+            profile.transitions = Series::new(SeriesKind::Transitions, latest, false);
             profile.counters = std::mem::take(&mut old.counters);
             profile.counters.iter_mut().for_each(|counter| counter.values.clear());
             profile.end = old.end.take();
@@ -248,6 +263,8 @@ impl ProfileBuilder {
         profile.locks.series.settle();
         profile.threads.settle(profile.start);
         profile.pool.series.settle();
+        profile.calls.settle();
+        profile.transitions.settle();
         profile.tables = Arc::clone(&self.tables);
         let last = self.latest.max(profile.start);
         let limit = self.options.time.as_ref().map(|time| profile.info.start.saturating_add(time.end));

@@ -134,8 +134,9 @@ impl Profile {
     /// # Errors
     /// When the filter picks a time and single samples were not kept.
     pub fn filtered(&self, filter: &Filter) -> Result<Profile, FilterError> {
-        let sums_only =
-            self.cpu.samples.is_none() && !self.cpu.is_empty() || self.wall.samples.is_none() && !self.wall.is_empty();
+        let sums_only = [&self.cpu, &self.wall, &self.calls, &self.transitions]
+            .iter()
+            .any(|series| series.samples.is_none() && !series.is_empty());
         if filter.time.is_some() && sums_only {
             return Err(FilterError::NeedsSamples);
         }
@@ -148,6 +149,8 @@ impl Profile {
         (profile.start, profile.stop) = (start, stop.max(start));
         profile.cpu = sieve.series(&self.cpu, start);
         profile.wall = sieve.series(&self.wall, start);
+        profile.calls = sieve.series(&self.calls, start);
+        profile.transitions = sieve.series(&self.transitions, start);
         if filter != &Filter::default() {
             profile.exceptions.series = Series::new(crate::SeriesKind::Exceptions, start, false);
             profile.exceptions.samples.clear();

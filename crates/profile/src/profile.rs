@@ -28,6 +28,10 @@ pub struct Profile {
     pub allocations: Allocations,
     /// Waits for locks.
     pub locks: Locks,
+    /// Calls of methods with hooks: a sample is a call.
+    pub calls: Series,
+    /// Calls between managed and native code: a sample is a call.
+    pub transitions: Series,
     /// What the process counted about itself, in the order of their ids.
     pub counters: Vec<Counter>,
     /// Looks at all threads.
@@ -83,6 +87,8 @@ impl Profile {
             SeriesKind::Locks => &self.locks.series,
             SeriesKind::Threads => &self.threads.series,
             SeriesKind::Pool => &self.pool.series,
+            SeriesKind::Calls => &self.calls,
+            SeriesKind::Transitions => &self.transitions,
         }
     }
 
@@ -106,6 +112,9 @@ impl Profile {
     pub fn share(&self, kind: SeriesKind, weight: u64) -> Estimate {
         let series = self.series(kind);
         let share = if series.totals.weight > 0 { weight as f64 / series.totals.weight as f64 } else { 0.0 };
+        if kind.is_calls() {
+            return Estimate { share, low: share, high: share };
+        }
         Estimate::wilson(share, series.effective_samples())
     }
 
@@ -131,7 +140,7 @@ impl Profile {
             on_path[function] += 1;
         });
         let mut functions: Vec<FunctionTotals> = (own.into_iter().zip(total).enumerate())
-            .filter(|(_, (_, total))| total.samples > 0)
+            .filter(|(_, (_, total))| total.samples > 0 || total.weight > 0)
             .map(|(function, (own, total))| FunctionTotals {
                 function: FunctionId(function as u32),
                 own,

@@ -1,4 +1,4 @@
-use session::{Nanos, SampleBatch, StackId, ThreadId, ThreadState};
+use session::{CallBatch, Nanos, SampleBatch, StackId, ThreadId, ThreadState};
 
 use crate::{Timeline, tables::NONE};
 
@@ -67,11 +67,15 @@ pub enum SeriesKind {
     Threads,
     /// Time of the workers of the thread pool.
     Pool,
+    /// Time in methods with hooks, every call of them.
+    Calls,
+    /// Time in native code that managed code has called and the other way round, every call.
+    Transitions,
 }
 
 impl SeriesKind {
     /// All kinds, in the order of reports.
-    pub const ALL: [SeriesKind; 7] = [
+    pub const ALL: [SeriesKind; 9] = [
         SeriesKind::Cpu,
         SeriesKind::Wall,
         SeriesKind::Exceptions,
@@ -79,7 +83,15 @@ impl SeriesKind {
         SeriesKind::Locks,
         SeriesKind::Threads,
         SeriesKind::Pool,
+        SeriesKind::Calls,
+        SeriesKind::Transitions,
     ];
+
+    /// Whether its samples are calls, all of them: shares are no estimates, and the number of samples with a stack is the
+    /// number of calls of its leaf.
+    pub fn is_calls(self) -> bool {
+        matches!(self, SeriesKind::Calls | SeriesKind::Transitions)
+    }
 
     /// Id of the profiler that makes it.
     pub fn id(self) -> &'static str {
@@ -91,6 +103,8 @@ impl SeriesKind {
             SeriesKind::Locks => "locks",
             SeriesKind::Threads => "threads",
             SeriesKind::Pool => "threadpool",
+            SeriesKind::Calls => "calls",
+            SeriesKind::Transitions => "transitions",
         }
     }
 
@@ -98,6 +112,7 @@ impl SeriesKind {
     pub fn value_type(self) -> ValueType {
         let unit = match self {
             SeriesKind::Cpu | SeriesKind::Wall | SeriesKind::Locks | SeriesKind::Pool => Unit::Nanoseconds,
+            SeriesKind::Calls | SeriesKind::Transitions => Unit::Nanoseconds,
             SeriesKind::Exceptions | SeriesKind::Threads => Unit::Count,
             SeriesKind::Allocations => Unit::Bytes,
         };
@@ -238,6 +253,22 @@ impl Series {
                 Row { time, thread: *thread, stack: *stack, state: *state, truncated: *truncated, weight: *weight };
             if keep(time, row.thread, row.state) {
                 self.add(row, 1);
+            }
+        }
+    }
+
+    pub(crate) fn add_calls(&mut self, batch: &CallBatch) {
+        for ((stack, count), own) in batch.stack.iter().zip(&batch.count).zip(&batch.own) {
+            let (mut count, mut weight) = (*count, *own);
+            // At least once: a call from before may have gone on.
+            loop {
+                let samples = u32::try_from(count).unwrap_or(u32::MAX);
+                let (time, thread, state) = (batch.time, batch.thread, ThreadState::Running);
+                self.add(Row { time, thread, stack: *stack, state, truncated: false, weight }, samples);
+                (count, weight) = (count - u64::from(samples), 0);
+                if count == 0 {
+                    break;
+                }
             }
         }
     }

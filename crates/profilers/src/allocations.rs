@@ -33,7 +33,6 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
             runtimes: (0, 9),
         },
     ],
-    main_slot: false,
     since: 3,
     attach: true,
 };

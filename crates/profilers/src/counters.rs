@@ -44,7 +44,6 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
             runtimes: EventPipeSpec::ALL,
         },
     ],
-    main_slot: false,
     since: 3,
     attach: true,
 };

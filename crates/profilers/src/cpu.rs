@@ -20,7 +20,6 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     // name, and intervals of collection, suspension and compilation to label native frames with.
     events: (0x200 | 0x1_0000 | 0x20 | 0x1000_0000, 0x4 | 0x10),
     event_pipe: &[],
-    main_slot: false,
     since: 3,
     attach: true,
 };

@@ -26,7 +26,6 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     // EXCEPTIONS, ENABLE_STACK_SNAPSHOT; DYNAMIC_FUNCTION_UNLOADS.
     events: (0x40 | 0x1000_0000, 0x4),
     event_pipe: &[],
-    main_slot: false,
     since: 3,
     attach: true,
 };

@@ -38,7 +38,6 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     // GC, for objects and roots; SUSPENDS, to tell how long the world stood still; MODULE_LOADS, to know when classes go.
     events: (0x80 | 0x1_0000 | 0x4, 0),
     event_pipe: &[],
-    main_slot: true,
     since: 3,
     attach: true,
 };

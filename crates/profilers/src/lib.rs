@@ -40,7 +40,7 @@ macro_rules! profilers {
     };
 }
 
-profilers!(cpu, wall, exceptions, gc, allocations, locks, counters, threads, threadpool, heap);
+profilers!(cpu, wall, exceptions, gc, allocations, locks, counters, threads, threadpool, heap, calls, transitions);
 
 /// The profiler of this id.
 pub fn by_id(id: &str) -> Option<&'static ProfilerSpec> {
@@ -87,8 +87,6 @@ mod tests {
 
     /// `COR_PRF_ALLOWABLE_AFTER_ATTACH` and its high half, corprof.idl.
     const ATTACH_LEGAL: (u32, u32) = (0x1005_02fe, 0xf6);
-    /// `COR_PRF_ALLOWABLE_NOTIFICATION_PROFILER` and its high half, corprof.idl.
-    const NOTIFY_LEGAL: (u32, u32) = (0xb1e3_2b7f, 0xfe);
     /// ENABLE_REJIT forbids ever to detach.
     const NEVER: u32 = 0x4_0000;
     /// MONITOR_GC turns concurrent collection off.
@@ -112,13 +110,15 @@ mod tests {
                 assert_eq!(spec.events.0 & !ATTACH_LEGAL.0, 0, "{}", spec.id);
                 assert_eq!(spec.events.1 & !ATTACH_LEGAL.1, 0, "{}", spec.id);
             }
-            if !spec.main_slot {
-                assert_eq!(spec.events.0 & !NOTIFY_LEGAL.0, 0, "{}", spec.id);
-                assert_eq!(spec.events.1 & !NOTIFY_LEGAL.1, 0, "{}", spec.id);
-                assert_eq!(spec.events.0 & MONITOR_GC, 0, "{}", spec.id);
-            }
+            assert!(spec.id == "heap" || spec.events.0 & MONITOR_GC == 0, "{}", spec.id);
             assert_eq!(spec.events.0 & NEVER, 0, "{}", spec.id);
         }
+    }
+
+    #[test]
+    fn looks_at_the_heap_and_hooks_need_the_main_slot() {
+        let alone: Vec<_> = PROFILERS.iter().filter(|spec| spec.needs_main_slot()).map(|spec| spec.id).collect();
+        assert_eq!(alone, ["heap", "calls"]);
     }
 
     #[test]

@@ -23,7 +23,6 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         arguments: "",
         runtimes: EventPipeSpec::ALL,
     }],
-    main_slot: false,
     since: 3,
     attach: true,
 };

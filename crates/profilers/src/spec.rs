@@ -15,12 +15,20 @@ pub struct ProfilerSpec {
     pub events: (u32, u32),
     /// EventPipe providers that clrscope listens to from outside.
     pub event_pipe: &'static [EventPipeSpec],
-    /// Whether it needs the runtime's one slot for a profiler that may do everything, and cannot be beside another.
-    pub main_slot: bool,
     /// Lowest major version of .NET (3 means .NET Core 3.1).
     pub since: u16,
     /// Whether it can be attached to a running process, or needs a launch.
     pub attach: bool,
+}
+
+impl ProfilerSpec {
+    /// `COR_PRF_ALLOWABLE_NOTIFICATION_PROFILER` and its high half, corprof.idl.
+    const NOTIFICATION_ONLY: (u32, u32) = (0xb1e3_2b7f, 0xfe);
+
+    /// Whether it can only run as the one main profiler of a process, not beside another one.
+    pub const fn needs_main_slot(&self) -> bool {
+        self.events.0 & !Self::NOTIFICATION_ONLY.0 != 0 || self.events.1 & !Self::NOTIFICATION_ONLY.1 != 0
+    }
 }
 
 /// What a sample counts.

@@ -39,7 +39,6 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     ],
     since: 3,
     attach: true,
-    main_slot: false,
 };
 
 /// The collector: ticks as those of `wall`. Which threads are workers is told outside, where their stacks have names.

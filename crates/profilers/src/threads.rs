@@ -31,7 +31,6 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     }],
     since: 3,
     attach: true,
-    main_slot: false,
 };
 
 /// The collector.

@@ -19,7 +19,6 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     // THREADS, SUSPENDS, ENABLE_STACK_SNAPSHOT; DYNAMIC_FUNCTION_UNLOADS.
     events: (0x200 | 0x1_0000 | 0x1000_0000, 0x4),
     event_pipe: &[],
-    main_slot: false,
     since: 3,
     attach: true,
 };

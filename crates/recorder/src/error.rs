@@ -102,6 +102,23 @@ pub enum RecordError {
         /// What may be the cause.
         hint: String,
     },
+    /// A profiler was asked for that cannot be attached.
+    #[error(
+        "the profiler {profiler} works only from the start of a program on: clrscope launch -p {profiler} -- <command>"
+    )]
+    NeedsLaunch {
+        /// Which.
+        profiler: &'static str,
+    },
+    /// A profiler was asked for that cannot run beside another one.
+    #[error(
+        "the profiler {profiler} cannot run beside another one, and the environment names one (CORECLR_PROFILER): \
+        leave out {profiler}, or set CORECLR_ENABLE_PROFILING=0 for this run"
+    )]
+    NeedsMainSlot {
+        /// Which.
+        profiler: &'static str,
+    },
     /// A system call failed where it should not.
     #[error("{what}: {source}")]
     Io {
@@ -119,8 +136,10 @@ impl RecordError {
     /// The exit code that the command line gives for it; docs/cli.md lists them.
     pub fn exit_code(&self) -> u8 {
         match self {
+            Self::NeedsLaunch { .. } => 2,
             Self::Port(_)
             | Self::MainSlotTaken { .. }
+            | Self::NeedsMainSlot { .. }
             | Self::StaleAgent { .. }
             | Self::NoHello { .. }
             | Self::AgentFailed { .. } => 4,

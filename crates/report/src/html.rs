@@ -113,6 +113,8 @@ struct PageSeries {
     weight: u64,
     truncated: u64,
     effective: f64,
+    /// Whether its samples are calls, all of them.
+    calls: bool,
     classes: Vec<String>,
     /// Which classes are shown at first.
     shown: Vec<bool>,
@@ -416,6 +418,7 @@ fn page_series(profile: &Profile, kind: SeriesKind, interner: &mut Interner<'_>,
         weight: series.totals.weight / unit,
         truncated: series.truncated,
         effective: series.effective_samples(),
+        calls: kind.is_calls(),
         nodes: folded.nodes,
         cells,
         folded: threshold,

@@ -142,6 +142,8 @@ pub enum SessionRecord {
     },
     /// A look has ended.
     HeapEnd(HeapEnd),
+    /// Calls that a thread has made.
+    Calls(CallBatch),
 }
 
 /// How a look at the heap ended.
@@ -478,6 +480,32 @@ pub struct ContentionBatch {
     pub owner: Vec<Option<ThreadId>>,
     /// Whether the stack is cut: it was deeper than the runtime reports.
     pub truncated: Vec<bool>,
+}
+
+/// Which calls are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum CallKind {
+    /// Of methods with enter and leave hooks.
+    Methods,
+    /// Between managed and native code, in both directions.
+    Transitions,
+}
+
+/// Calls that a thread has made since the batch before, in columns of equal length. Exact: nothing of it is sampled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallBatch {
+    /// Which calls.
+    pub kind: CallKind,
+    /// When they were counted.
+    pub time: Nanos,
+    /// Thread that made them.
+    pub thread: ThreadId,
+    /// Which calls: the path from the leaf, which is the method that was called. Only what is counted is on it.
+    pub stack: Vec<StackId>,
+    /// How many; 0 where a call from before has gone on.
+    pub count: Vec<u64>,
+    /// Nanoseconds in the leaf and in nothing that it called of what is counted.
+    pub own: Vec<u64>,
 }
 
 /// Something that the process counts about itself.

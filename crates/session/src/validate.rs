@@ -1,6 +1,6 @@
 use crate::{
-    AllocationBatch, ContentionBatch, FrameId, FunctionId, MAX_HEAP_CHUNK, ModuleId, SampleBatch, SessionRecord,
-    StackId, ThreadId, TypeId,
+    AllocationBatch, CallBatch, ContentionBatch, FrameId, FunctionId, MAX_HEAP_CHUNK, ModuleId, SampleBatch,
+    SessionRecord, StackId, ThreadId, TypeId,
 };
 
 /// How a record breaks the rules of the stream.
@@ -163,6 +163,7 @@ impl Validator {
             SessionRecord::ExceptionCounts { counts, .. } => counts.iter().try_for_each(|(ty, _)| self.ty(*ty)),
             SessionRecord::Allocations(batch) => self.allocations(batch),
             SessionRecord::Contentions(batch) => self.contentions(batch),
+            SessionRecord::Calls(batch) => self.calls(batch),
             SessionRecord::Counter(counter) => define("counter", &mut self.counters, counter.id.0),
             SessionRecord::CounterValues { values, .. } => {
                 values.iter().try_for_each(|(counter, _)| defined("counter", self.counters, counter.0))
@@ -225,6 +226,14 @@ impl Validator {
         let others = [batch.duration.len(), batch.lock.len(), batch.owner.len(), batch.truncated.len()];
         self.columns(&batch.time_delta, &batch.thread, &batch.stack, &others)?;
         batch.owner.iter().flatten().max().map_or(Ok(()), |owner| self.thread(*owner))
+    }
+
+    fn calls(&self, batch: &CallBatch) -> Result<(), ModelError> {
+        self.thread(batch.thread)?;
+        if batch.count.len() != batch.stack.len() || batch.own.len() != batch.stack.len() {
+            return Err(ModelError::RaggedBatch);
+        }
+        batch.stack.iter().max().map_or(Ok(()), |stack| defined("stack", self.stacks, stack.0))
     }
 
     /// What all batches have in common.

@@ -50,6 +50,7 @@ enum Seed {
     Counter(String, bool),
     Values(u64, Vec<f64>),
     HeapLook(Vec<Vec<u8>>, Vec<(u64, String, String)>, Option<String>),
+    Calls(u64, Vec<(u64, u32, u32, u64, u8, bool)>),
     Exception(u64, u32, Option<String>),
     Counts(Vec<u64>),
     Gc(u32, u8, [u64; 5]),
@@ -80,6 +81,7 @@ fn seed() -> impl Strategy<Value = Seed> {
             any::<Option<String>>(),
         )
             .prop_map(|(b, c, r)| Seed::HeapLook(b, c, r)),
+        (any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(t, r)| Seed::Calls(t, r)),
         (any::<u64>(), any::<u32>(), any::<Option<String>>()).prop_map(|(t, i, m)| Seed::Exception(t, i, m)),
         prop::collection::vec(any::<u64>(), 0..4).prop_map(Seed::Counts),
         (any::<u32>(), 0..3u8, any::<[u64; 5]>()).prop_map(|(n, g, s)| Seed::Gc(n, g, s)),
@@ -251,6 +253,14 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                     reason,
                 })
             }
+            Seed::Calls(time, rows) if threads > 0 && stacks > 0 => SessionRecord::Calls(CallBatch {
+                kind: if time % 2 == 0 { CallKind::Methods } else { CallKind::Transitions },
+                time,
+                thread: ThreadId(time as u32 % threads),
+                stack: rows.iter().map(|row| StackId(row.1 % stacks)).collect(),
+                count: rows.iter().map(|row| row.0).collect(),
+                own: rows.iter().map(|row| row.3).collect(),
+            }),
             Seed::Exception(time, id, message) if threads > 0 && stacks > 0 && types > 0 => {
                 SessionRecord::Exception(ExceptionSample {
                     time,

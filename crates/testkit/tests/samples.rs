@@ -104,6 +104,19 @@ fn locker_waits_as_promised() {
 }
 
 #[test]
+fn caller_gets_the_right_results_and_counts_its_calls() {
+    for runtime in sample_runtimes() {
+        // A wrong result makes another exit code.
+        let truth = truth_of("caller", runtime, &["--rounds", "200", "--fib", "20"]);
+        assert_eq!(truth["methods"]["Caller.Fib"], 21_891, "{runtime}: {truth}");
+        assert_eq!(truth["paths"]["Caller.RunOuter;Caller.Outer;Caller.Leaf"], 400, "{runtime}: {truth}");
+        let compared = truth["native"]["compare"].as_u64().unwrap();
+        // What sorting 50 numbers takes.
+        assert!((49..50 * 50).contains(&compared), "{runtime}: {truth}");
+    }
+}
+
+#[test]
 fn waiter_names_threads_that_the_kernel_knows() {
     for runtime in sample_runtimes() {
         let mut process = Sample::named("waiter").start(runtime, &["--seconds", "2", "--threads", "3"]);

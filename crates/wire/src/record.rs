@@ -118,6 +118,8 @@ pub enum Record {
     },
     /// A look has ended.
     HeapEnd(HeapEnd),
+    /// What a thread has called since the last such record of its tree.
+    Calls(Calls),
 }
 
 /// How a look at the heap ended.
@@ -351,6 +353,49 @@ pub struct ExceptionCaught {
     pub method: Option<u32>,
 }
 
+/// Which calls a call tree is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CallKind {
+    /// Of methods with enter and leave hooks.
+    Methods,
+    /// Between managed and native code.
+    Transitions,
+}
+
+/// Growth of one thread's call tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Calls {
+    /// Which calls.
+    pub kind: CallKind,
+    /// Number of the tree; no other tree of the session has it.
+    pub tree: u32,
+    /// Thread, in the target's pid namespace.
+    pub os_tid: u32,
+    /// When it was read.
+    pub time: Nanos,
+    /// The nodes that are new or have grown, parents before their children.
+    pub nodes: Vec<CallNode>,
+    /// Whether the thread has ended, so that this is the last of it.
+    pub ended: bool,
+}
+
+/// A node of a call tree: a method as it is called by its parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallNode {
+    /// Its number in the tree, from 1.
+    pub node: u32,
+    /// Number of the caller, 0 for none.
+    pub parent: u32,
+    /// The method; `None` where the runtime does not tell.
+    pub method: Option<u32>,
+    /// Whether native code has called it: a reverse P/Invoke.
+    pub from_native: bool,
+    /// Calls since the last time.
+    pub count: u64,
+    /// Time in it and not in its children since the last time.
+    pub own: Nanos,
+}
+
 /// What a thread did for the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RuntimeWorkKind {
@@ -418,6 +463,9 @@ pub enum ByeReason {
     /// a thread and without events. In the first frame this says that there is no session at all, and that an agent
     /// that is loaded now may have one.
     Stays,
+    /// It was told to stop, and cannot leave: it has set hooks, or asked for events, that the runtime never takes back.
+    /// They do nothing any more.
+    Hooked,
 }
 
 /// The agent's last words.

@@ -29,6 +29,9 @@ const MOST_TRIES: u32 = 8;
 /// Returns when the agent has said hello and the first samples can come. The agent's file and socket are gone
 /// from the target's file system by then.
 pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recording, RecordError> {
+    if let Some(selection) = options.profilers.iter().find(|selection| !selection.spec.attach) {
+        return Err(RecordError::NeedsLaunch { profiler: selection.spec.id });
+    }
     let pid = process.pid;
     let port = process.port()?;
     let target = Target::new(pid).map_err(|_| RecordError::Exited { pid })?;
@@ -41,7 +44,7 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
     // The main slot is left to others wherever the runtime can do with less (.NET 6): not only is it the only one, but
     // a main profiler that leaves makes the runtime forget a notification-only one.
     let needs_main =
-        options.profilers.iter().find(|selection| selection.spec.main_slot).map(|selection| selection.spec.id);
+        options.profilers.iter().find(|selection| selection.spec.needs_main_slot()).map(|selection| selection.spec.id);
     let knows_others = matches!(process.runtime_major_minor(), Some((6.., _)));
     let clsid = if knows_others && needs_main.is_none() { wire::CLSID_NOTIFY_ONLY } else { wire::CLSID_MAIN };
     let makes_up = knows_others && needs_main.is_some();

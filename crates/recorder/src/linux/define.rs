@@ -103,6 +103,14 @@ impl Definitions {
         }
     }
 
+    /// The thread with this id, which may have ended a moment ago.
+    pub fn thread_or_ended(&mut self, os_tid: u32, name: impl FnOnce() -> Option<String>) -> ThreadId {
+        match self.gone.get(&os_tid).and_then(|gone| gone.last()) {
+            Some(ended) if !self.threads.contains_key(&os_tid) => ended.id,
+            _ => self.thread(os_tid, name),
+        }
+    }
+
     /// The number of a thread that ended comes again, or may.
     fn forget_thread(&mut self, os_tid: u32) {
         if let Some(thread) = self.threads.remove(&os_tid) {
@@ -227,7 +235,8 @@ impl Definitions {
         }
     }
 
-    fn child(&mut self, parent: Option<StackId>, frame: FrameId) -> StackId {
+    /// The stack with one more frame at its leaf.
+    pub fn child(&mut self, parent: Option<StackId>, frame: FrameId) -> StackId {
         let (id, new) = self.stacks.get((parent, frame));
         let id = StackId(id);
         if new {
@@ -302,8 +311,10 @@ mod tests {
         let first = definitions.thread(10, || Some("one".into()));
         assert_eq!(definitions.thread_name(10), Some("one"));
         definitions.end_thread(10, 99);
+        assert_eq!(definitions.thread_or_ended(10, || None), first);
         let second = definitions.thread(10, || None);
         assert_ne!(first, second);
+        assert_eq!(definitions.thread_or_ended(10, || None), second);
         assert_eq!(definitions.thread_name(10), None);
         let ends = definitions.take().into_iter().filter_map(|record| match record {
             SessionRecord::Thread(thread) => thread.ended,

@@ -42,6 +42,10 @@ pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recordin
         tmp: std::env::var_os("TMPDIR").map(PathBuf::from).filter(|path| path.is_absolute()),
         owner: (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
     };
+    let alone = options.profilers.iter().find(|selection| selection.spec.needs_main_slot());
+    if let Some(selection) = alone.filter(|_| main_slot_is_taken()) {
+        return Err(RecordError::NeedsMainSlot { profiler: selection.spec.id });
+    }
     let place = Place::make(&viewer, &options.agent)?;
     let first_output = options.output.as_deref().map(OutputFile::create).transpose()?;
     let engine = start::engine_for_launch(&options)?;
@@ -79,13 +83,16 @@ pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recordin
     Ok(Recording { stop, progress, live, worker, command: pid })
 }
 
-/// Makes the runtime of the child load the agent. Where the environment already names another profiler (an APM),
-/// that one keeps the main slot and the agent goes beside it, which .NET 6 and newer can.
+/// Whether the environment, which the child inherits, names another profiler (an APM).
+fn main_slot_is_taken() -> bool {
+    std::env::var_os(MAIN_SLOT[0]).is_some_and(|value| value == "1") && std::env::var_os(MAIN_SLOT[1]).is_some()
+}
+
+/// Makes the runtime of the child load the agent. Where another profiler has the main slot,
+/// it keeps it and the agent goes beside it, which .NET 6 and newer can.
 fn set_profiler(child: &mut Command, place: &Place, config: &SessionConfig) {
     let library = place.agent_path();
-    let occupied =
-        std::env::var_os(MAIN_SLOT[0]).is_some_and(|value| value == "1") && std::env::var_os(MAIN_SLOT[1]).is_some();
-    if occupied {
+    if main_slot_is_taken() {
         // The semicolon at the end is needed: .NET 9 and 10 do not see the entry without it.
         let entry = format!("{}={};", library.display(), clsid_text(wire::CLSID_NOTIFY_ONLY));
         child.env("CORECLR_ENABLE_NOTIFICATION_PROFILERS", "1").env("CORECLR_NOTIFICATION_PROFILERS", entry);

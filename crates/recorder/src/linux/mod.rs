@@ -1,6 +1,7 @@
 //! Recording on Linux.
 
 mod attach;
+mod calls;
 mod cpu;
 mod define;
 mod event_samples;

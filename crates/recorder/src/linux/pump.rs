@@ -1,6 +1,7 @@
 //! The one thread of a recording that merges all sources into session records.
 
 use super::{
+    calls::CallTrees,
     cpu::{CpuSource, Taken, TakenSample},
     define::Definitions,
     event_samples::{EventSample, EventSamples},
@@ -32,8 +33,8 @@ use std::{
 };
 use unwind::Needed;
 use wire::{
-    ByeReason, Control, Exception, LogLevel, Record, RuntimeWork, RuntimeWorkKind, WallSample, WallTick,
-    frame::FrameError,
+    ByeReason, CallKind, Calls, Control, Exception, LogLevel, Record, RuntimeWork, RuntimeWorkKind, WallSample,
+    WallTick, frame::FrameError,
 };
 
 /// How long one round waits for something to come.
@@ -65,6 +66,10 @@ const DEEP_STACKS: &str = "many stacks were deeper than what was copied of them"
 /// What is told of an agent that cannot leave.
 const STAYS: &str = "the agent stays loaded, idle, because another profiler has left this process in a way after which the \
     runtime lets no notification-only profiler go";
+
+/// What is told of an agent that has set hooks.
+const HOOKED: &str = "the agent stays loaded until the process ends, because the runtime never takes its hooks back; they do \
+    nothing any more";
 
 /// How the agent's own threads are named.
 const OWN_THREADS: &str = "clrscope-";
@@ -153,6 +158,7 @@ pub(super) struct Pump {
     requested: HashSet<u64>,
     waiting: VecDeque<Waiting>,
     event_samples: EventSamples,
+    call_trees: CallTrees,
     cpu: Vec<Ready>,
     wall: Vec<Ready>,
     last_wall: Option<u64>,
@@ -193,6 +199,7 @@ impl Pump {
             requested: HashSet::new(),
             waiting: VecDeque::new(),
             event_samples: EventSamples::default(),
+            call_trees: CallTrees::default(),
             cpu: Vec::new(),
             wall: Vec::new(),
             last_wall: None,
@@ -534,6 +541,7 @@ impl Pump {
                 self.write(&SessionRecord::ExceptionCounts { time, counts });
                 self.count("exceptions", total);
             }
+            Record::Calls(calls) => self.calls(&calls),
             Record::RuntimeWork(work) => self.runtime_work(work),
             Record::SampleRing(layout) => {
                 let error = match descriptors.next() {
@@ -631,6 +639,20 @@ impl Pump {
     fn looks_are_over(&self) -> bool {
         let Some(last) = self.sources.last_look else { return false };
         self.heap_looks.ended >= last || self.heap_looks.incomplete
+    }
+
+    fn calls(&mut self, calls: &Calls) {
+        let os_tid = self.sources.target.host_tid(calls.os_tid);
+        let target = &self.sources.target;
+        let thread = self.definitions.thread_or_ended(os_tid, || target.thread_name(os_tid));
+        let Some(batch) = self.call_trees.grown(&self.frames, &mut self.definitions, calls, thread) else { return };
+        let profiler = match calls.kind {
+            CallKind::Methods => "calls",
+            CallKind::Transitions => "transitions",
+        };
+        self.count(profiler, batch.count.iter().sum());
+        self.write_definitions();
+        self.write(&SessionRecord::Calls(batch));
     }
 
     fn runtime_work(&mut self, work: RuntimeWork) {
@@ -1070,6 +1092,7 @@ impl Pump {
             Some(ByeReason::Shutdown) => reason = EndReason::ProcessExited,
             Some(ByeReason::Stopped) => {}
             Some(ByeReason::Stays) => self.note(STAYS.into()),
+            Some(ByeReason::Hooked) => self.note(HOOKED.into()),
             Some(ByeReason::Failed | ByeReason::Skipped) => reason = EndReason::AgentLost,
             None => {
                 self.sources.target.wait_exit(Duration::from_millis(300));

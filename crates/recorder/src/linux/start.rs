@@ -256,6 +256,8 @@ impl Start {
                         "allocations" if major >= 10 => "EventPipe, AllocationSampled: by chance, unbiased".to_owned(),
                         "allocations" => "EventPipe, GCAllocationTick: one for each 100 KB, biased".to_owned(),
                         "heap" => "forced collections, every surviving object".to_owned(),
+                        "calls" => "enter and leave hooks, every call".to_owned(),
+                        "transitions" => "runtime callbacks, every call".to_owned(),
                         _ => "EventPipe".to_owned(),
                     },
                     rate_hz: match selection.spec.id {

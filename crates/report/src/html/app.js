@@ -90,6 +90,9 @@ function kindColor(kind, seed) {
 // Exceptions and allocations have types for classes, and one row of a timeline for all of them.
 const typed = series => series.id === 'exceptions' || series.id === 'allocations';
 
+// Shares of these are no estimates.
+const exact = series => series.id === 'exceptions' || series.calls;
+
 const classColor = (series, index) =>
   typed(series) ? TYPE_COLORS[index % TYPE_COLORS.length] : CLASS_COLORS[series.classes[index]] || '#7d8896';
 
@@ -381,10 +384,11 @@ function nodeTip(tree, node) {
     if (FN.machine[fn]) where.push(FN.machine[fn]);
     if (tree.file[node]) where.push(`${D.files[tree.file[node] - 1]}:${tree.line[node]}`);
   }
-  const error = share => series.id === 'exceptions' ? '' : ` ± ${(margin(share, n) * 100).toFixed(1)}`;
+  const error = share => exact(series) ? '' : ` ± ${(margin(share, n) * 100).toFixed(1)}`;
   const rows = [['total', `${percent(share)}${error(share)}   ${amount(series, tree.total[node])}`]];
   if (!tree.inverted) rows.push(['self', `${percent(own)}${error(own)}   ${amount(series, tree.own[node])}`]);
-  rows.push(['samples', count(tree.totalSamples[node])]);
+  if (!series.calls) rows.push(['samples', count(tree.totalSamples[node])]);
+  else if (!tree.inverted) rows.push(['calls', count(tree.samples[node])]);
   if (view.zoom > 0) rows.push(['of the zoomed frame', percent(tree.total[node] / zoomed)]);
   if (tree.parent[node] > 0) rows.push([tree.inverted ? 'of the callee' : 'of the caller', percent(tree.total[node] / tree.total[tree.parent[node]])]);
   return [
@@ -498,7 +502,7 @@ function flameView() {
     const folded = series.folded && !tree.inverted
       ? ` · ${plural(series.folded[1], 'node')} below ${(series.folded[0] * 100).toPrecision(2)} % folded` : '';
     parts.push(el('span', { class: 'end' },
-      `${amount(series, tree.total[view.zoom])} · ${plural(tree.totalSamples[view.zoom], 'sample')}${folded}`));
+      `${amount(series, tree.total[view.zoom])} · ${plural(tree.totalSamples[view.zoom], series.calls ? 'call' : 'sample')}${folded}`));
     crumbs.replaceChildren(...parts);
   }
 
@@ -658,14 +662,15 @@ function functionsView() {
     el('button', { onclick: () => { view.sort = id; render(); } }, title + (view.sort === id ? (id === 'name' ? ' ▲' : ' ▼') : '')));
   const share = value => {
     const part = value / all;
-    return series.id === 'exceptions' ? percent(part)
+    return exact(series) ? percent(part)
       : [percent(part) + ' ', el('span', { class: 'pm' }, '± ' + (margin(part, n) * 100).toFixed(1))];
   };
   const body = rows.slice(0, view.rows).map(row => {
     const bar = el('span', { class: 'bar', 'aria-hidden': 'true' }, el('i', { class: 'total' }), el('i'));
     bar.children[0].style.width = row.total / all * 100 + '%';
     bar.children[1].style.width = row.own / all * 100 + '%';
-    const where = [FN.module[row.fn] ? D.modules[FN.module[row.fn] - 1] : D.kinds[FN.kind[row.fn]], place(row.file, row.line)].filter(text => text);
+    const where = [series.calls ? plural(row.samples, 'call') : '', FN.module[row.fn] ? D.modules[FN.module[row.fn] - 1] : D.kinds[FN.kind[row.fn]],
+      place(row.file, row.line)].filter(text => text);
     return el('tr', {},
       el('td', { class: 'n' }, share(row.own)), el('td', { class: 'n' }, amount(series, row.own)),
       el('td', {}, bar),
@@ -681,7 +686,8 @@ function functionsView() {
   return [el('section', { class: 'card scroll', 'aria-label': 'Methods' }, rows.length ? table : el('div', { class: 'empty' }, 'No method with this choice.'),
     rows.length > view.rows ? el('div', { class: 'more' }, el('button', { class: 'plain', onclick: () => { view.rows += 400; render(); } }, 'Show more'),
       `${count(view.rows)} of ${count(rows.length)} methods`) : null),
-  el('p', { class: 'hint' }, 'Self is the time in the method itself, total includes what it called. ± is the 95 % interval in points: two methods whose intervals overlap may well be equal.')];
+  el('p', { class: 'hint' }, 'Self is the time in the method itself, total includes what it called. ' + (series.calls ? 'Every call is counted.'
+    : '± is the 95 % interval in points: two methods whose intervals overlap may well be equal.'))];
 }
 
 // ---------------------------------------------------------------- threads
@@ -1091,7 +1097,7 @@ function toolbar() {
   const series = current();
   const segment = (label, options, chosen, choose) => el('div', { class: 'segments', role: 'group', 'aria-label': label },
     options.map(([id, title]) => el('button', { 'aria-pressed': String(id === chosen), onclick: () => { choose(id); view.zoom = view.focus = 0; render(); } }, title)));
-  const names = { cpu: 'CPU', wall: 'Wall', exceptions: 'Exceptions', allocations: 'Allocations', locks: 'Locks', threads: 'Threads', threadpool: 'Thread pool' };
+  const names = { cpu: 'CPU', wall: 'Wall', exceptions: 'Exceptions', allocations: 'Allocations', locks: 'Locks', threads: 'Threads', threadpool: 'Thread pool', calls: 'Calls', transitions: 'Transitions' };
   const parts = [segment('Profiler', D.series.map(s => [s.id, names[s.id] || s.id]), view.series, id => { view.series = id; })];
   const threads = [...series.byThread.entries()].filter(([id]) => id >= 0).sort((a, b) => b[1].weight - a[1].weight);
   if (view.thread !== 'all' && !series.byThread.has(Number(view.thread))) view.thread = 'all';

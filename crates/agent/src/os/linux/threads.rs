@@ -22,6 +22,13 @@ pub fn is_own() -> bool {
     OWN.try_with(Cell::get).unwrap_or(false)
 }
 
+/// Whether a thread of this process has ended.
+pub fn is_gone(tid: u32) -> bool {
+    // SAFETY: signal 0 is none: it is only asked whether it could be sent. `ESRCH` is the one answer of a thread that is not.
+    let sent = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid as libc::pid_t, 0) };
+    sent != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+}
+
 /// An own thread that was started. It must be joined before the library may go.
 #[derive(Debug)]
 pub struct OwnThread {

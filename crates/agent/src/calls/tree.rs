@@ -1,0 +1,414 @@
+//! The call tree of one thread.
+//!
+//! Its thread alone writes it, in hooks and callbacks; the agent's main thread reads along. Everything is an atomic
+//! number that is loaded and stored without order, which on a processor is a plain load or store. Everything has its
+//! fixed place, so that the hooks, which are assembly, find it: offsets of frames and nodes are bytes from the
+//! tree's own address. The memory is reserved as a whole and used page by page as the tree grows.
+
+use crate::os::map::Zeroed;
+use std::mem::offset_of;
+use std::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use wire::CallKind;
+
+/// Most calls within each other that are kept.
+pub const MOST_DEEP: usize = 16_384;
+/// Most nodes of a tree.
+pub const MOST_NODES: usize = 65_536;
+/// Most nodes of all trees of the process: 80 MB.
+const MOST_IN_ALL: u32 = 1 << 20;
+/// Slots of the table of children: never more than half of them are used.
+const SLOTS: usize = MOST_NODES * 2;
+/// Children that a node remembers by itself.
+pub const REMEMBERED: usize = 8;
+
+/// Nodes of all trees.
+static IN_ALL: AtomicU32 = AtomicU32::new(0);
+
+/// A call that has not returned yet.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Frame {
+    /// The caller's stack pointer at the call: the same in the enter and the leave hook of a call, and lower for what it
+    /// calls.
+    pub sp: AtomicU64,
+    /// Offset of the node.
+    pub node: AtomicU32,
+    _unused: u32,
+}
+
+/// A method as it is called by its parent: as many as there are ways to it.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Node {
+    /// Calls.
+    pub count: AtomicU64,
+    /// Time in it and not in its children, in ticks.
+    pub own: AtomicU64,
+    /// Which method; never 0 but in the root.
+    pub key: AtomicU64,
+    /// Index of the parent; that of the root is 0 as the root's own.
+    pub parent: AtomicU32,
+    _unused: u32,
+    /// Offsets of children that were called lately, by bits 2 to 4 of their keys; 0 for none.
+    pub children: [AtomicU32; REMEMBERED],
+}
+
+/// The tree. All zeros are the state before [`Tree::init`].
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Tree {
+    /// Offset of the innermost frame.
+    pub top: AtomicU32,
+    kind: AtomicU32,
+    /// When time was last given to a node, in ticks.
+    pub last: AtomicU64,
+    /// 0: as a node at offset 0 this is none that is looked for. At the place of a node's key.
+    no_key: AtomicU64,
+    os_tid: AtomicU32,
+    number: AtomicU32,
+    /// Nodes there are; those below can be read.
+    count: AtomicU32,
+    /// Calls that are not in the tree, as they were too deep.
+    too_deep: AtomicU64,
+    /// Calls that are not in the tree, as there was no room for their node.
+    no_room: AtomicU64,
+    /// The first has the root, and is never left.
+    pub frames: [Frame; MOST_DEEP],
+    /// The first is the root.
+    pub nodes: [Node; MOST_NODES],
+    table: [AtomicU32; SLOTS],
+}
+
+/// Bytes from one frame to the next.
+pub const FRAME: usize = size_of::<Frame>();
+const NODE: usize = size_of::<Node>();
+/// Offset of the last frame that there is.
+pub const LAST_FRAME: usize = offset_of!(Tree, frames) + (MOST_DEEP - 1) * FRAME;
+
+// What a hook reads as the key of the node at offset 0.
+const _: () = assert!(offset_of!(Tree, no_key) == offset_of!(Node, key));
+const _: () = assert!(size_of::<Tree>() < u32::MAX as usize);
+
+impl Tree {
+    /// Memory for a tree.
+    pub fn reserve() -> Option<Zeroed<Tree>> {
+        // SAFETY: a tree is made of atomic numbers only, for which zero is a value.
+        unsafe { Zeroed::reserve() }
+    }
+
+    /// Makes it the empty tree of a thread.
+    pub fn init(&self, kind: CallKind, os_tid: u32, number: u32, now: u64) {
+        self.kind.store(u32::from(kind == CallKind::Transitions), Relaxed);
+        self.os_tid.store(os_tid, Relaxed);
+        self.number.store(number, Relaxed);
+        self.last.store(now, Relaxed);
+        if let Some(base) = self.frames.first() {
+            // Above every stack pointer, so that it is never left.
+            base.sp.store(u64::MAX, Relaxed);
+            base.node.store(offset_of!(Tree, nodes) as u32, Relaxed);
+        }
+        self.top.store(offset_of!(Tree, frames) as u32, Relaxed);
+        self.count.store(1, Release);
+    }
+
+    /// Which calls it is of.
+    pub fn kind(&self) -> CallKind {
+        if self.kind.load(Relaxed) == 0 { CallKind::Methods } else { CallKind::Transitions }
+    }
+
+    /// Whose it is.
+    pub fn os_tid(&self) -> u32 {
+        self.os_tid.load(Relaxed)
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        self.number.load(Relaxed)
+    }
+
+    /// Calls that were too deep, and those for which there was no room.
+    pub fn dropped(&self) -> (u64, u64) {
+        (self.too_deep.load(Relaxed), self.no_room.load(Relaxed))
+    }
+
+    /// The nodes that there are, the root first, each behind its parent.
+    pub fn nodes(&self) -> &[Node] {
+        self.nodes.get(..self.count.load(Acquire) as usize).unwrap_or_default()
+    }
+
+    /// About how many bytes it uses.
+    pub fn memory(&self) -> usize {
+        self.count.load(Relaxed) as usize * (NODE + 2 * size_of::<u32>()) + 4096
+    }
+
+    /// The index of the node that runs, and since when; 0 for none.
+    pub fn running(&self) -> (usize, u64) {
+        let node = self.frame(self.top.load(Relaxed)).map_or(0, |frame| frame.node.load(Relaxed));
+        (index_of(node), self.last.load(Relaxed))
+    }
+
+    /// Forgets the nodes in the sum of all trees. To be called once, before the memory goes.
+    pub fn forget(&self) {
+        IN_ALL.fetch_sub(self.count.load(Relaxed).saturating_sub(1), Relaxed);
+    }
+
+    fn frame(&self, offset: u32) -> Option<&Frame> {
+        self.frames.get((offset as usize).wrapping_sub(offset_of!(Tree, frames)) / FRAME)
+    }
+
+    /// Gives the time since the last one to the node that runs.
+    fn charge(&self, now: u64) {
+        let spent = now.wrapping_sub(self.last.swap_relaxed(now));
+        if let Some(node) = self.nodes.get(self.running().0) {
+            node.own.add_relaxed(spent);
+        }
+    }
+
+    /// Leaves all frames up to the first that `stays`; gives its offset.
+    fn leave_while(&self, leaves: impl Fn(&Frame) -> bool) -> u32 {
+        let mut top = self.top.load(Relaxed);
+        while top as usize > offset_of!(Tree, frames) && self.frame(top).is_some_and(&leaves) {
+            top -= FRAME as u32;
+        }
+        self.top.store(top, Relaxed);
+        top
+    }
+
+    /// A method is called. Frames that are not above it were left by exceptions that nobody told of.
+    pub fn enter(&self, key: u64, sp: u64, now: u64) {
+        self.enter_if(key, sp, now, |frame| frame.sp.load(Relaxed) <= sp);
+    }
+
+    /// The same for one that is called from the other side: of those with a key for which `may_leave` holds only.
+    pub fn cross(&self, key: u64, sp: u64, now: u64, may_leave: impl Fn(u64) -> bool) {
+        self.enter_if(key, sp, now, |frame| frame.sp.load(Relaxed) <= sp && may_leave(self.key_of(frame)));
+    }
+
+    fn enter_if(&self, key: u64, sp: u64, now: u64, is_left: impl Fn(&Frame) -> bool) {
+        self.charge(now);
+        let top = self.leave_while(is_left);
+        if top as usize >= LAST_FRAME {
+            self.too_deep.add_relaxed(1);
+            return;
+        }
+        let parent = index_of(self.frame(top).map_or(0, |frame| frame.node.load(Relaxed)));
+        let Some(node) = self.child(parent, key) else {
+            self.no_room.add_relaxed(1);
+            return;
+        };
+        if let Some(node) = self.nodes.get(node) {
+            node.count.add_relaxed(1);
+        }
+        let top = top + FRAME as u32;
+        if let Some(frame) = self.frame(top) {
+            frame.sp.store(sp, Relaxed);
+            frame.node.store(offset_of_node(node), Relaxed);
+            self.top.store(top, Relaxed);
+        }
+    }
+
+    /// The method that was called at this stack pointer returns. Frames below it were left by exceptions.
+    pub fn leave(&self, sp: u64, now: u64) {
+        self.charge(now);
+        let top = self.leave_while(|frame| frame.sp.load(Relaxed) < sp);
+        if self.frame(top).is_some_and(|frame| frame.sp.load(Relaxed) == sp) {
+            self.top.store(top - FRAME as u32, Relaxed);
+        }
+    }
+
+    /// The innermost call of a method returns, and what it called; nothing happens where it is not being called.
+    pub fn leave_key(&self, key: u64, now: u64) {
+        let mut at = self.top.load(Relaxed);
+        while at as usize > offset_of!(Tree, frames) {
+            if self.frame(at).is_some_and(|frame| self.key_of(frame) == key) {
+                self.charge(now);
+                self.top.store(at - FRAME as u32, Relaxed);
+                return;
+            }
+            at -= FRAME as u32;
+        }
+    }
+
+    /// An exception leaves a method. Nothing happens where another one runs.
+    pub fn unwind_key(&self, key: u64, now: u64) {
+        let top = self.top.load(Relaxed);
+        if top as usize > offset_of!(Tree, frames) && self.frame(top).is_some_and(|frame| self.key_of(frame) == key) {
+            self.charge(now);
+            self.top.store(top - FRAME as u32, Relaxed);
+        }
+    }
+
+    fn key_of(&self, frame: &Frame) -> u64 {
+        self.nodes.get(index_of(frame.node.load(Relaxed))).map_or(0, |node| node.key.load(Relaxed))
+    }
+
+    /// Index of a node, which is made if need be; `None` if there is no room.
+    fn child(&self, parent: usize, key: u64) -> Option<usize> {
+        let remembered = self.nodes.get(parent)?.children.get((key >> 2) as usize % REMEMBERED)?;
+        let mixed = (key ^ (parent as u64).rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut slot = (mixed >> 32) as usize % SLOTS;
+        loop {
+            let taken = self.table.get(slot)?;
+            let index = taken.load(Relaxed) as usize;
+            if index == 0 {
+                let index = self.add(parent, key)?;
+                taken.store(index as u32, Relaxed);
+                remembered.store(offset_of_node(index), Relaxed);
+                return Some(index);
+            }
+            let node = self.nodes.get(index)?;
+            if node.key.load(Relaxed) == key && node.parent.load(Relaxed) as usize == parent {
+                remembered.store(offset_of_node(index), Relaxed);
+                return Some(index);
+            }
+            slot = (slot + 1) % SLOTS;
+        }
+    }
+
+    fn add(&self, parent: usize, key: u64) -> Option<usize> {
+        let index = self.count.load(Relaxed) as usize;
+        let node = self.nodes.get(index)?;
+        if IN_ALL.fetch_add(1, Relaxed) >= MOST_IN_ALL {
+            IN_ALL.fetch_sub(1, Relaxed);
+            return None;
+        }
+        node.key.store(key, Relaxed);
+        node.parent.store(parent as u32, Relaxed);
+        // Whoever reads it finds it whole.
+        self.count.store(index as u32 + 1, Release);
+        Some(index)
+    }
+}
+
+fn index_of(node: u32) -> usize {
+    (node as usize).saturating_sub(offset_of!(Tree, nodes)) / NODE
+}
+
+fn offset_of_node(index: usize) -> u32 {
+    (offset_of!(Tree, nodes) + index * NODE) as u32
+}
+
+/// Changes by the one thread that writes: without the bus lock that others would need.
+trait OneWriter {
+    fn add_relaxed(&self, amount: u64);
+    fn swap_relaxed(&self, value: u64) -> u64;
+}
+
+impl OneWriter for AtomicU64 {
+    fn add_relaxed(&self, amount: u64) {
+        self.store(self.load(Relaxed).wrapping_add(amount), Relaxed);
+    }
+
+    fn swap_relaxed(&self, value: u64) -> u64 {
+        let before = self.load(Relaxed);
+        self.store(value, Relaxed);
+        before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree() -> Zeroed<Tree> {
+        let tree = Tree::reserve().unwrap();
+        tree.init(CallKind::Methods, 1, 1, 100);
+        tree
+    }
+
+    /// Path of keys, calls and time of each node.
+    fn told(tree: &Tree) -> Vec<(Vec<u64>, u64, u64)> {
+        let nodes = tree.nodes();
+        let path = |mut index: usize| {
+            let mut path = Vec::new();
+            while index != 0 {
+                path.insert(0, nodes[index].key.load(Relaxed));
+                index = nodes[index].parent.load(Relaxed) as usize;
+            }
+            path
+        };
+        let one = |index: usize| (path(index), nodes[index].count.load(Relaxed), nodes[index].own.load(Relaxed));
+        (1..nodes.len()).map(one).collect()
+    }
+
+    #[test]
+    fn calls_are_counted_on_their_paths_and_time_is_their_own() {
+        let tree = tree();
+        tree.enter(4, 1000, 110);
+        for _ in 0..3 {
+            let now = tree.last.load(Relaxed);
+            tree.enter(8, 900, now + 10);
+            tree.enter(4, 800, now + 15);
+            tree.leave(800, now + 18);
+            tree.leave(900, now + 20);
+        }
+        tree.leave(1000, 180);
+        assert_eq!(told(&tree), [(vec![4], 1, 10 * 3 + 10), (vec![4, 8], 3, 3 * 7), (vec![4, 8, 4], 3, 3 * 3)]);
+        assert_eq!(tree.running().0, 0);
+        assert_eq!(tree.nodes()[0].own.load(Relaxed), 10, "before the first call");
+    }
+
+    #[test]
+    fn frames_that_exceptions_have_left_are_found_by_the_stack_pointer() {
+        let tree = tree();
+        for key in [4, 8, 12, 16] {
+            tree.enter(key, 1000 - key, 110);
+        }
+        // 16 and 12 are gone; 8 catches and calls 20.
+        tree.leave(1000 - 8, 120);
+        assert_eq!(tree.running().0, 1);
+        for key in [8, 12, 16] {
+            tree.enter(key, 1000 - key, 110);
+        }
+        tree.enter(20, 999, 130);
+        assert_eq!(told(&tree).last().unwrap().0, [20], "also 4 is gone, which stood lower");
+        tree.leave(5, 140);
+        tree.leave(u64::MAX, 140);
+        assert_eq!(tree.running().0, 0, "the base stays, whatever comes");
+    }
+
+    #[test]
+    fn frames_are_left_by_key_where_there_is_one() {
+        let tree = tree();
+        for key in [4, 8, 4, 12] {
+            tree.enter(key, 1000 - key, 110);
+        }
+        tree.unwind_key(8, 120);
+        assert_eq!(tree.running().0, 3);
+        tree.leave_key(99, 120);
+        assert_eq!(tree.running().0, 3);
+        tree.unwind_key(12, 120);
+        tree.leave_key(8, 120);
+        assert_eq!(tree.running().0, 1);
+    }
+
+    #[test]
+    fn the_bounds_hold_and_what_is_beyond_is_counted() {
+        let deep = tree();
+        for depth in 0..MOST_DEEP as u64 + 10 {
+            deep.enter(4, u64::MAX - 1 - depth, 200);
+        }
+        assert_eq!(deep.dropped(), (11, 0));
+        for depth in (0..MOST_DEEP as u64 + 10).rev() {
+            deep.leave(u64::MAX - 1 - depth, 200);
+        }
+        assert_eq!(deep.running().0, 0);
+        let wide = tree();
+        for key in 1..=MOST_NODES as u64 + 5 {
+            wide.enter(key << 2, 1000, 200);
+            wide.leave(1000, 200);
+        }
+        assert_eq!(wide.nodes().len(), MOST_NODES);
+        assert_eq!(wide.dropped(), (0, 6));
+        for key in 1..=10 {
+            wide.enter(key << 2, 1000, 200);
+            wide.leave(1000, 200);
+        }
+        assert_eq!((told(&wide)[3].1, wide.dropped()), (2, (0, 6)));
+        deep.forget();
+        wide.forget();
+    }
+}

@@ -1,0 +1,64 @@
+//! Memory of our own that is reserved as a whole and used page by page.
+
+use std::ops::Deref;
+use std::ptr::NonNull;
+
+/// A value in such memory.
+#[derive(Debug)]
+pub struct Zeroed<T>(NonNull<T>);
+
+// SAFETY: it owns its value as a box does.
+unsafe impl<T: Send> Send for Zeroed<T> {}
+
+impl<T> Zeroed<T> {
+    /// Reserves memory for a value whose bytes are all zero. `None` if there is none, or the value needs to be aligned to more
+    /// than a page.
+    ///
+    /// # Safety
+    /// All zero bytes are a value of the type.
+    pub unsafe fn reserve() -> Option<Self> {
+        if align_of::<T>() > 4096 {
+            return None;
+        }
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: new anonymous memory overlaps nothing.
+        let place = unsafe {
+            libc::mmap(std::ptr::null_mut(), size_of::<T>(), libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+        };
+        if place == libc::MAP_FAILED {
+            return None;
+        }
+        NonNull::new(place.cast()).map(Self)
+    }
+
+    /// Gives up ownership: the memory stays until [`Self::from_raw`] takes it again.
+    pub fn into_raw(self) -> *mut T {
+        let place = self.0.as_ptr();
+        std::mem::forget(self);
+        place
+    }
+
+    /// Takes ownership again; `None` of nothing.
+    ///
+    /// # Safety
+    /// The pointer is null or came from [`Self::into_raw`], and nobody else uses it.
+    pub unsafe fn from_raw(place: *mut T) -> Option<Self> {
+        NonNull::new(place).map(Self)
+    }
+}
+
+impl<T> Deref for Zeroed<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: it points to a value that lives as long as this.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<T> Drop for Zeroed<T> {
+    fn drop(&mut self) {
+        // SAFETY: the memory was mapped with this length, and is nobody else's.
+        unsafe { libc::munmap(self.0.as_ptr().cast(), size_of::<T>()) };
+    }
+}
