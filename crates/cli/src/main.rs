@@ -16,7 +16,7 @@ mod recording;
 mod top;
 
 use clap::{Parser, Subcommand};
-use commands::{completions, launch, man, profilers, ps, record, report};
+use commands::{completions, deadlocks, launch, man, profilers, ps, record, report};
 use exit::Code;
 use std::process::ExitCode;
 
@@ -47,6 +47,7 @@ Examples:
   clrscope report web.clrscope --format html -o web.html
   clrscope launch -p cpu,gc -- dotnet MyApp.dll
   clrscope top MyApp
+  clrscope deadlocks MyApp
 ";
 
 #[derive(Subcommand, Debug)]
@@ -57,6 +58,7 @@ enum Command {
     Launch(launch::Args),
     Report(report::Args),
     Top(commands::top::Args),
+    Deadlocks(deadlocks::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -70,6 +72,7 @@ impl Command {
             Self::Launch(args) => launch::run(args),
             Self::Report(args) => report::run(args),
             Self::Top(args) => commands::top::run(args),
+            Self::Deadlocks(args) => deadlocks::run(args),
             Self::Completions(args) => completions::run(args),
             Self::Man(args) => man::run(args),
         }

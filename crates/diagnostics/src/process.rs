@@ -188,6 +188,9 @@ const DISCOVERY_TIMEOUT: Duration = Duration::from_millis(700);
 /// How long [`find`] waits for the runtime.
 const FIND_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long [`locate`] waits for the runtime.
+const LOCATE_TIMEOUT: Duration = Duration::from_millis(300);
+
 /// All .NET processes that we can see, also those that nothing can attach to, in ascending order of ids.
 ///
 /// Every runtime is asked for its facts, several at a time and each with a short time-out.
@@ -217,7 +220,22 @@ pub fn find_name(name: &str) -> Result<DotnetProcess, Error> {
     choose(discover()?, name)
 }
 
+/// The one process that a user means by an id or a name, as [`find`], but also where nothing can attach to it. A runtime that
+/// does not answer holds this up for less than a second.
+pub fn locate(target: &str) -> Result<DotnetProcess, Error> {
+    match target.parse() {
+        Ok(pid) => discovery::inspect(pid, LOCATE_TIMEOUT),
+        Err(_) => named(discover()?, target),
+    }
+}
+
 fn choose(processes: Vec<DotnetProcess>, name: &str) -> Result<DotnetProcess, Error> {
+    let process = named(processes, name)?;
+    process.port().map(|_| process)
+}
+
+/// The one process with a name, whether or not something can attach to it.
+fn named(processes: Vec<DotnetProcess>, name: &str) -> Result<DotnetProcess, Error> {
     let named = |same: fn(&str, &str) -> bool| -> Vec<&DotnetProcess> {
         processes.iter().filter(|process| process.is_named(name, same)).collect()
     };
@@ -231,7 +249,7 @@ fn choose(processes: Vec<DotnetProcess>, name: &str) -> Result<DotnetProcess, Er
     }
     match candidates.as_slice() {
         [] => Err(Error::NoProcessNamed { name: name.to_owned() }),
-        [process] => process.port().map(|_| (*process).clone()),
+        [process] => Ok((*process).clone()),
         many => Err(Error::Ambiguous {
             name: name.to_owned(),
             candidates: many.iter().map(|process| process.candidate()).collect(),
@@ -298,6 +316,7 @@ mod tests {
         assert_eq!(pid("WEB").unwrap(), 3);
         assert!(matches!(pid("SHOP"), Err(Error::Ambiguous { candidates, .. }) if candidates.len() == 2));
         assert!(matches!(pid("none"), Err(Error::NoProcessNamed { .. })));
+        assert_eq!(named(vec![all[3].clone()], "web").map(|process| process.pid).unwrap(), 4);
         let text = pid("dotnet").unwrap_err().to_string();
         assert_eq!(
             text,

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 pub struct Findings {
     /// In one word.
     pub outcome: Outcome,
-    /// In one line.
+    /// In one line. What is in [`Findings::blocked`] does not count: those threads hold nothing that could be told.
     pub verdict: String,
     /// Threads that wait for each other in a ring.
     pub cycles: Vec<Cycle>,
@@ -85,6 +85,8 @@ pub struct BlockedThread {
     pub name: Option<String>,
     /// The lock that it waits for.
     pub waits_for: Option<LockShown>,
+    /// Who holds that lock.
+    pub held_by: Option<ThreadShown>,
     /// Milliseconds after which it gives up; `None` for never.
     pub timeout_ms: Option<u64>,
     /// Locks that it holds and that others wait for.
@@ -273,7 +275,7 @@ impl<'a> Analysis<'a> {
             () if !chains.is_empty() => Outcome::Waiting,
             () => Outcome::Clear,
         };
-        let verdict = verdict(outcome, &cycles, &orphans, &chains, &blocked);
+        let verdict = verdict(outcome, &cycles, &orphans, &chains);
         Findings { outcome, verdict, cycles, orphans, chains, blocked, notes }
     }
 
@@ -289,6 +291,11 @@ impl<'a> Analysis<'a> {
             managed_id: *managed_id,
             name: name.clone().or_else(|| stack?.name.clone()),
             waits_for: wait.and_then(|wait| self.lock(wait)).map(show),
+            held_by: self.next(index).and_then(|owner| self.snapshot.threads.get(owner)).map(|owner| ThreadShown {
+                os_tid: owner.os_tid,
+                managed_id: Some(owner.managed_id),
+                name: owner.name.clone(),
+            }),
             timeout_ms: wait.and_then(|wait| wait.timeout).map(|timeout| timeout.as_millis() as u64),
             holds: held.map(|(_, lock)| show(lock)).collect(),
             // The look from outside knows better what a thread waits for that waits for a lock.
@@ -361,7 +368,7 @@ fn show(lock: &Lock) -> LockShown {
     }
 }
 
-fn verdict(outcome: Outcome, cycles: &[Cycle], orphans: &[Orphan], chains: &[Chain], blocked: &[BlockedGroup]) -> String {
+fn verdict(outcome: Outcome, cycles: &[Cycle], orphans: &[Orphan], chains: &[Chain]) -> String {
     let threads = |count: usize| format!("{count} thread{}", if count == 1 { "" } else { "s" });
     let mut parts = Vec::new();
     match cycles {
@@ -395,10 +402,6 @@ fn verdict(outcome: Outcome, cycles: &[Cycle], orphans: &[Orphan], chains: &[Cha
         let longest = chains.iter().map(|chain| chain.length).max().unwrap_or(0);
         let verb = if sum == 1 { "waits" } else { "wait" };
         parts.push(format!("{} {verb} for locks of others, in chains of up to {longest}", threads(sum)));
-    }
-    let others: usize = blocked.iter().map(|group| group.count).sum();
-    if others > 0 {
-        parts.push(format!("{} blocked otherwise", threads(others)));
     }
     parts.join("; ")
 }

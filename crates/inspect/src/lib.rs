@@ -27,7 +27,7 @@ mod linux;
 mod linux;
 
 pub use error::Error;
-pub use findings::{BlockedGroup, BlockedThread, Chain, Cycle, Findings, LockShown, Orphan, Outcome};
+pub use findings::{BlockedGroup, BlockedThread, Chain, Cycle, Findings, LockShown, Orphan, Outcome, ThreadShown};
 pub use linux::look;
 pub use snapshot::{Lock, LockKind, ManagedThread, Owner, Snapshot, Wait};
 pub use stacks::{Frame, Stacks, StacksError, ThreadStack};
