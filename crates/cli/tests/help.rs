@@ -3,8 +3,7 @@ mod common;
 
 use common::run;
 
-const COMMANDS: [&str; 9] =
-    ["ps", "profilers", "record", "launch", "report", "top", "deadlocks", "completions", "man"];
+const COMMANDS: [&str; 9] = ["ps", "profilers", "record", "launch", "report", "top", "deadlocks", "completions", "man"];
 
 #[test]
 fn help_of_every_command() {

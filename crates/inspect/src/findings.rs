@@ -213,7 +213,7 @@ impl<'a> Analysis<'a> {
             }
             let Some(wait) = self.wait_of.get(&thread) else { return Some((End::Thread(thread), length)) };
             match self.lock(wait)?.owner {
-                Owner::Gone(_) => return Some((End::Orphan(wait.lock), length)),
+                Owner::Gone { .. } => return Some((End::Orphan(wait.lock), length)),
                 Owner::Thread(owner) if owner != thread => thread = owner,
                 // It was let go of just then.
                 Owner::Thread(_) | Owner::None => return None,
@@ -229,7 +229,9 @@ impl<'a> Analysis<'a> {
         let mut waiting: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
         for &thread in self.wait_of.keys() {
             match self.end(thread, &rings) {
-                Some((End::Cycle(ring), length)) if length > 1 => behind.entry(ring).or_default().push((length, thread)),
+                Some((End::Cycle(ring), length)) if length > 1 => {
+                    behind.entry(ring).or_default().push((length, thread))
+                }
                 Some((End::Orphan(lock), length)) => orphaned.entry(lock).or_default().push((length, thread)),
                 Some((End::Thread(owner), length)) => waiting.entry(owner).or_default().push((length, thread)),
                 Some((End::Cycle(_), _)) | None => {}
@@ -250,7 +252,7 @@ impl<'a> Analysis<'a> {
             .collect();
         let orphans = orphaned.into_iter().filter_map(|(lock, threads)| {
             let lock = self.snapshot.locks.get(lock)?;
-            let Owner::Gone(owner) = &lock.owner else { return None };
+            let Owner::Gone { name: owner, .. } = &lock.owner else { return None };
             Some(Orphan { lock: show(lock), owner: owner.clone(), threads: shown(threads) })
         });
         let orphans: Vec<Orphan> = orphans.collect();
@@ -311,17 +313,18 @@ impl<'a> Analysis<'a> {
     /// what most waits of the base library are made of.
     fn blocked(&self) -> Vec<BlockedGroup> {
         let mut groups: Vec<BlockedGroup> = Vec::new();
-        let mut add = |kind: &str, thread: ThreadShown, stack: &[Frame]| {
-            match groups.iter_mut().find(|group| group.kind == kind && group.stack == stack) {
-                Some(group) => group.threads.push(thread),
-                None => {
-                    groups.push(BlockedGroup {
-                        kind: kind.to_owned(),
-                        count: 0,
-                        threads: vec![thread],
-                        stack: stack.to_owned(),
-                    });
-                }
+        let mut add = |kind: &str, thread: ThreadShown, stack: &[Frame]| match groups
+            .iter_mut()
+            .find(|group| group.kind == kind && group.stack == stack)
+        {
+            Some(group) => group.threads.push(thread),
+            None => {
+                groups.push(BlockedGroup {
+                    kind: kind.to_owned(),
+                    count: 0,
+                    threads: vec![thread],
+                    stack: stack.to_owned(),
+                });
             }
         };
         let known: HashMap<u32, (usize, &ManagedThread)> =
@@ -419,7 +422,8 @@ mod tests {
             name: Some(format!("t{index}")),
             asleep: true,
         };
-        let lock = |owner: &Owner| Lock { kind: LockKind::Monitor, object: 0x1000, type_name: None, owner: owner.clone() };
+        let lock =
+            |owner: &Owner| Lock { kind: LockKind::Monitor, object: 0x1000, type_name: None, owner: owner.clone() };
         let wait = |(thread, lock): (usize, &Option<usize>)| {
             Some(Wait { thread, lock: (*lock)?, for_pulse: false, timeout: None })
         };
@@ -472,7 +476,7 @@ mod tests {
         use Owner::{Gone, Thread};
         // 1 and 2 wait for 0, 3 for 2. 4 waits for a lock of a thread that has ended, 5 for 4.
         let waits = [None, Some(0), Some(0), Some(1), Some(2), Some(3)];
-        let owners = [Thread(0), Thread(2), Gone(Some("old".into())), Thread(4)];
+        let owners = [Thread(0), Thread(2), Gone { id: 7, name: Some("old".into()) }, Thread(4)];
         let found = Findings::of(&snapshot(&waits, &owners), None);
         assert_eq!((found.cycles.len(), found.chains.len(), found.orphans.len()), (0, 1, 1));
         assert_eq!(names(&found.chains[0].threads), ["t1", "t2", "t3"]);

@@ -58,8 +58,13 @@ pub enum Owner {
     None,
     /// A thread: index into [`Snapshot::threads`].
     Thread(usize),
-    /// A thread that has ended, by name where the runtime still has it.
-    Gone(Option<String>),
+    /// A thread that has ended.
+    Gone {
+        /// What the lock knows it by: tells owners apart.
+        id: u64,
+        /// Its name, where the runtime still has it.
+        name: Option<String>,
+    },
 }
 
 /// A thread that waits for a lock.

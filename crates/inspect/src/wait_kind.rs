@@ -35,9 +35,11 @@ const RULES: &[Rule] = &[
 ///
 /// Frames behind the first one that is not of the base library say who waits, not for what, and are not looked at.
 pub(crate) fn wait_kind<'a>(frames: impl Iterator<Item = (&'a str, &'a str)>) -> Option<&'static str> {
-    let library = |ty: &str| ty.starts_with("System.") || ty.starts_with("Interop") || ty.starts_with("Microsoft.Win32.");
+    let library =
+        |ty: &str| ty.starts_with("System.") || ty.starts_with("Interop") || ty.starts_with("Microsoft.Win32.");
     let frames: Vec<_> = frames.take(DEPTH).take_while(|(ty, _)| library(ty)).collect();
-    let found = RULES.iter().find(|rule| frames.iter().any(|(ty, method)| is(rule.0, ty) && method.starts_with(rule.1)));
+    let found =
+        RULES.iter().find(|rule| frames.iter().any(|(ty, method)| is(rule.0, ty) && method.starts_with(rule.1)));
     found.map(|rule| rule.2)
 }
 
@@ -76,7 +78,10 @@ mod tests {
         assert_eq!(kind(&[monitor, slim, task, user]), Some("Task.Wait"));
         assert_eq!(kind(&[("System.Threading.Lock", "TryEnterSlow"), user]), Some("System.Threading.Lock"));
         assert_eq!(kind(&[("System.Threading.WaitHandle", "WaitOne"), user, task]), Some("WaitHandle"));
-        assert_eq!(kind(&[("System.Threading.ReaderWriterLockSlim", "WaitOnEvent"), user]), Some("ReaderWriterLockSlim"));
+        assert_eq!(
+            kind(&[("System.Threading.ReaderWriterLockSlim", "WaitOnEvent"), user]),
+            Some("ReaderWriterLockSlim")
+        );
         assert_eq!((kind(&[user, monitor]), kind(&[])), (None, None));
         assert_eq!(kind(&[("System.Threading.LockFreeThing", "X")]), None);
     }

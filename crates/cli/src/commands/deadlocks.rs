@@ -161,7 +161,8 @@ fn threads(text: &mut String, threads: &[BlockedThread]) {
             let _ = writeln!(text, "    holds      {}", lock(held));
         }
         if let Some(wanted) = &thread.waits_for {
-            let owner = thread.held_by.as_ref().map_or_else(String::new, |owner| format!(", held by {}", of_shown(owner)));
+            let owner =
+                thread.held_by.as_ref().map_or_else(String::new, |owner| format!(", held by {}", of_shown(owner)));
             let limit = thread.timeout_ms.map_or_else(String::new, |limit| format!(", for {limit} ms at most"));
             let _ = writeln!(text, "    waits for  {}{owner}{limit}", lock(wanted));
         }

@@ -84,6 +84,7 @@ fn bias(cache: &ReadCache<BufReader<File>>, mapping: &Mapping) -> Option<u64> {
             && segment.p_flags(LittleEndian) & PF_X == PF_X
             && (offset & !PAGE..end).contains(&mapping.offset)
     })?;
-    let stated = segment.p_vaddr(LittleEndian).wrapping_add(mapping.offset).wrapping_sub(segment.p_offset(LittleEndian));
+    let stated =
+        segment.p_vaddr(LittleEndian).wrapping_add(mapping.offset).wrapping_sub(segment.p_offset(LittleEndian));
     Some(mapping.start.wrapping_sub(stated))
 }

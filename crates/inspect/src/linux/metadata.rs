@@ -187,48 +187,48 @@ fn row_sizes(rows: &[u32; 64], heaps: u8) -> [usize; TABLES] {
     let attribute_type = coded(3, &[0x06, 0x0a]);
     let resolution_scope = coded(2, &[0x00, 0x1a, 0x23, 0x01]);
     [
-        2 + string + 3 * guid,                                     // 00 Module
-        resolution_scope + 2 * string,                             // 01 TypeRef
-        4 + 2 * string + type_def_or_ref + index(4) + index(6),    // 02 TypeDef
-        index(4),                                                  // 03 FieldPtr
-        2 + string + blob,                                         // 04 Field
-        index(6),                                                  // 05 MethodPtr
-        8 + string + blob + index(8),                              // 06 MethodDef
-        index(8),                                                  // 07 ParamPtr
-        4 + string,                                                // 08 Param
-        index(2) + type_def_or_ref,                                // 09 InterfaceImpl
-        member_ref_parent + string + blob,                         // 0a MemberRef
-        2 + has_constant + blob,                                   // 0b Constant
-        has_custom_attribute + attribute_type + blob,              // 0c CustomAttribute
-        has_field_marshal + blob,                                  // 0d FieldMarshal
-        2 + has_decl_security + blob,                              // 0e DeclSecurity
-        6 + index(2),                                              // 0f ClassLayout
-        4 + index(4),                                              // 10 FieldLayout
-        blob,                                                      // 11 StandAloneSig
-        index(2) + index(0x14),                                    // 12 EventMap
-        index(0x14),                                               // 13 EventPtr
-        2 + string + type_def_or_ref,                              // 14 Event
-        index(2) + index(0x17),                                    // 15 PropertyMap
-        index(0x17),                                               // 16 PropertyPtr
-        2 + string + blob,                                         // 17 Property
-        2 + index(6) + has_semantics,                              // 18 MethodSemantics
-        index(2) + 2 * method_def_or_ref,                          // 19 MethodImpl
-        string,                                                    // 1a ModuleRef
-        blob,                                                      // 1b TypeSpec
-        2 + member_forwarded + string + index(0x1a),               // 1c ImplMap
-        4 + index(4),                                              // 1d FieldRVA
-        8,                                                         // 1e EncLog
-        4,                                                         // 1f EncMap
-        16 + blob + 2 * string,                                    // 20 Assembly
-        4,                                                         // 21 AssemblyProcessor
-        12,                                                        // 22 AssemblyOS
-        12 + 2 * blob + 2 * string,                                // 23 AssemblyRef
-        4 + index(0x23),                                           // 24 AssemblyRefProcessor
-        12 + index(0x23),                                          // 25 AssemblyRefOS
-        4 + string + blob,                                         // 26 File
-        8 + 2 * string + implementation,                           // 27 ExportedType
-        8 + string + implementation,                               // 28 ManifestResource
-        2 * index(2),                                              // 29 NestedClass
+        2 + string + 3 * guid,                                  // 00 Module
+        resolution_scope + 2 * string,                          // 01 TypeRef
+        4 + 2 * string + type_def_or_ref + index(4) + index(6), // 02 TypeDef
+        index(4),                                               // 03 FieldPtr
+        2 + string + blob,                                      // 04 Field
+        index(6),                                               // 05 MethodPtr
+        8 + string + blob + index(8),                           // 06 MethodDef
+        index(8),                                               // 07 ParamPtr
+        4 + string,                                             // 08 Param
+        index(2) + type_def_or_ref,                             // 09 InterfaceImpl
+        member_ref_parent + string + blob,                      // 0a MemberRef
+        2 + has_constant + blob,                                // 0b Constant
+        has_custom_attribute + attribute_type + blob,           // 0c CustomAttribute
+        has_field_marshal + blob,                               // 0d FieldMarshal
+        2 + has_decl_security + blob,                           // 0e DeclSecurity
+        6 + index(2),                                           // 0f ClassLayout
+        4 + index(4),                                           // 10 FieldLayout
+        blob,                                                   // 11 StandAloneSig
+        index(2) + index(0x14),                                 // 12 EventMap
+        index(0x14),                                            // 13 EventPtr
+        2 + string + type_def_or_ref,                           // 14 Event
+        index(2) + index(0x17),                                 // 15 PropertyMap
+        index(0x17),                                            // 16 PropertyPtr
+        2 + string + blob,                                      // 17 Property
+        2 + index(6) + has_semantics,                           // 18 MethodSemantics
+        index(2) + 2 * method_def_or_ref,                       // 19 MethodImpl
+        string,                                                 // 1a ModuleRef
+        blob,                                                   // 1b TypeSpec
+        2 + member_forwarded + string + index(0x1a),            // 1c ImplMap
+        4 + index(4),                                           // 1d FieldRVA
+        8,                                                      // 1e EncLog
+        4,                                                      // 1f EncMap
+        16 + blob + 2 * string,                                 // 20 Assembly
+        4,                                                      // 21 AssemblyProcessor
+        12,                                                     // 22 AssemblyOS
+        12 + 2 * blob + 2 * string,                             // 23 AssemblyRef
+        4 + index(0x23),                                        // 24 AssemblyRefProcessor
+        12 + index(0x23),                                       // 25 AssemblyRefOS
+        4 + string + blob,                                      // 26 File
+        8 + 2 * string + implementation,                        // 27 ExportedType
+        8 + string + implementation,                            // 28 ManifestResource
+        2 * index(2),                                           // 29 NestedClass
     ]
 }
 

@@ -105,11 +105,12 @@ fn keep_common(first: &mut Snapshot, second: &Snapshot) {
     let said = |snapshot: &Snapshot, wait: &Wait| {
         let lock = snapshot.locks.get(wait.lock)?;
         let owner = match &lock.owner {
-            Owner::Thread(index) => Some(snapshot.threads.get(*index)?.os_tid),
-            Owner::None | Owner::Gone(_) => None,
+            Owner::Thread(index) => Some((true, u64::from(snapshot.threads.get(*index)?.os_tid))),
+            // One that started after its task would have been seen is not there in the first look, but in the second.
+            Owner::Gone { id, .. } => Some((false, *id)),
+            Owner::None => None,
         };
-        let gone = matches!(lock.owner, Owner::Gone(_));
-        Some((snapshot.threads.get(wait.thread)?.os_tid, lock.object, wait.for_pulse, owner, gone))
+        Some((snapshot.threads.get(wait.thread)?.os_tid, lock.object, wait.for_pulse, owner))
     };
     let seen: Vec<_> = second.waits.iter().filter_map(|wait| said(second, wait)).collect();
     let waits = std::mem::take(&mut first.waits);
@@ -174,7 +175,7 @@ impl Reader<'_> {
                 Some(&lock) => lock,
                 None => {
                     let owner = match item.on {
-                        On::Monitor(block) => self.monitor_owner(block, &index_of, owner_tid),
+                        On::Monitor(block) => self.monitor_owner(block, &index_of, &threads, owner_tid),
                         On::Lock(object) => self.lock_owner(object, &threads, owner_tid),
                     };
                     known.insert(object, snapshot.locks.len());
@@ -255,8 +256,12 @@ impl Reader<'_> {
         // `DebugBlockingItem`: monitor, application domain, kind, time-out, next. `ThreadBlockingInfo`: object, kind,
         // time-out, next.
         let (object, kind, timeout, next) = match self.layout.waits {
-            WaitList::Native { .. } => (u64_in(&bytes, 0)?, u32_in(&bytes, 16)?, u32_in(&bytes, 20)?, u64_in(&bytes, 24)?),
-            WaitList::Managed { .. } => (u64_in(&bytes, 0)?, u32_in(&bytes, 8)?, u32_in(&bytes, 12)?, u64_in(&bytes, 16)?),
+            WaitList::Native { .. } => {
+                (u64_in(&bytes, 0)?, u32_in(&bytes, 16)?, u32_in(&bytes, 20)?, u64_in(&bytes, 24)?)
+            }
+            WaitList::Managed { .. } => {
+                (u64_in(&bytes, 0)?, u32_in(&bytes, 8)?, u32_in(&bytes, 12)?, u64_in(&bytes, 16)?)
+            }
         };
         // The next one is further up the same stack.
         if !(next == 0 || (address < next && next - address < STACK)) {
@@ -292,21 +297,23 @@ impl Reader<'_> {
         &self,
         block: SyncBlock,
         index_of: &HashMap<u64, usize>,
+        threads: &[ManagedThread],
         owner_tid: impl Fn(u32) -> Option<usize>,
     ) -> Owner {
         let Some(true) = self.memory.u32(block.address).map(|state| state & 1 == 1) else { return Owner::None };
-        let thread = self.memory.u64(block.address + 8).unwrap_or(0);
-        let alive = match self.layout.monitor.owner_os_id {
-            Some(offset) => self
-                .memory
-                .u64(block.address + offset)
-                .and_then(|id| u32::try_from(id).ok())
-                .filter(|&id| id != 0)
-                .and_then(owner_tid),
-            None => index_of.get(&thread).copied(),
-        };
-        // The runtime keeps a thread that has ended until its object is collected.
-        alive.map_or_else(|| Owner::Gone(self.name(thread)), Owner::Thread)
+        // The owner's `Thread*`, up to .NET 9; on .NET 10 its managed id, with four bytes of nothing behind.
+        let holder = self.memory.u64(block.address + 8).unwrap_or(0);
+        let os_id = self.layout.monitor.owner_os_id.and_then(|offset| self.memory.u64(block.address + offset));
+        let os_id = os_id.and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
+        let by_os_id = || if os_id == 0 { None } else { owner_tid(os_id) };
+        let alive = index_of.get(&holder).copied().or_else(by_os_id).or_else(|| by_managed_id(threads, holder as u32));
+        match alive {
+            Some(owner) => Owner::Thread(owner),
+            // It is being taken, and its owner not written yet.
+            None if holder as u32 == 0 && os_id == 0 => Owner::None,
+            // The runtime keeps a thread that has ended until its object is collected.
+            None => Owner::Gone { id: if os_id == 0 { holder } else { u64::from(os_id) }, name: self.name(holder) },
+        }
     }
 
     /// `Lock._owningThreadId` and `Lock._state` (`Lock.cs`): the id is that of the operating system.
@@ -314,9 +321,13 @@ impl Reader<'_> {
         const OWNER: u64 = 16;
         const STATE: u64 = 20;
         let Some(true) = self.memory.u32(lock + STATE).map(|state| state & 1 == 1) else { return Owner::None };
-        let id = self.memory.u32(lock + OWNER).unwrap_or(0);
-        let managed = || threads.iter().position(|thread| thread.managed_id == id);
-        owner_tid(id).or_else(managed).map_or(Owner::Gone(None), Owner::Thread)
+        match self.memory.u32(lock + OWNER).unwrap_or(0) {
+            0 => Owner::None,
+            id => match owner_tid(id).or_else(|| by_managed_id(threads, id)) {
+                Some(owner) => Owner::Thread(owner),
+                None => Owner::Gone { id: u64::from(id), name: None },
+            },
+        }
     }
 
     /// Goes through the table of sync blocks and counts waiters that `found` does not have.
@@ -341,4 +352,8 @@ impl Reader<'_> {
         }
         missing
     }
+}
+
+fn by_managed_id(threads: &[ManagedThread], id: u32) -> Option<usize> {
+    threads.iter().position(|thread| id != 0 && thread.managed_id == id)
 }

@@ -61,7 +61,8 @@ impl<'a> TypeNames<'a> {
             TypeOffsets::Image { base, .. } => self.memory.pointer(module + base),
             TypeOffsets::Name { simple_name } => {
                 let file = format!("/{}.dll", self.memory.text(self.memory.pointer(module + simple_name)?, 512)?);
-                let of_file = self.mappings.iter().filter(|mapping| mapping.offset == 0 && mapping.path.ends_with(&file));
+                let of_file =
+                    self.mappings.iter().filter(|mapping| mapping.offset == 0 && mapping.path.ends_with(&file));
                 of_file.map(|mapping| mapping.start).min()
             }
         }
