@@ -222,6 +222,12 @@ fn others_than_stuck_processes_are_refused_or_clear() {
     run(["deadlocks", "no-such-program"]).expect_error(3, &["no-such-program"]);
     let shell = Launch::new("sleep").arg("60").start();
     run(["deadlocks", &shell.pid().to_string()]).expect_error(4, &["not a .NET process"]);
+    // A runtime whose structures are not known.
+    let mut old = Sample::named("burn").start(Runtime::V2_1, &["--seconds", "60"]);
+    old.wait_for_ready();
+    let found = look(&old, &[]).expect(7).json();
+    assert_eq!(found["outcome"], "unknown", "{found}");
+    assert!(found["verdict"].as_str().unwrap().contains("structures of this runtime are not known"), "{found}");
     // One that is killed while it is looked at.
     for round in 0..10 {
         let (mut process, _) = start(Runtime::V9.require(), "--monitor 2");

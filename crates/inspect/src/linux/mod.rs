@@ -176,7 +176,7 @@ impl Reader<'_> {
                 None => {
                     let owner = match item.on {
                         On::Monitor(block) => self.monitor_owner(block, &index_of, &threads, owner_tid),
-                        On::Lock(object) => self.lock_owner(object, &threads, owner_tid),
+                        On::Lock(object) => self.lock_owner(object, owner_tid),
                     };
                     known.insert(object, snapshot.locks.len());
                     snapshot.locks.push(Lock { kind, object, type_name: types.of_object(object), owner });
@@ -305,8 +305,15 @@ impl Reader<'_> {
         let holder = self.memory.u64(block.address + 8).unwrap_or(0);
         let os_id = self.layout.monitor.owner_os_id.and_then(|offset| self.memory.u64(block.address + offset));
         let os_id = os_id.and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
-        let by_os_id = || if os_id == 0 { None } else { owner_tid(os_id) };
-        let alive = index_of.get(&holder).copied().or_else(by_os_id).or_else(|| by_managed_id(threads, holder as u32));
+        let by_id = || match os_id {
+            // It is being taken just now: the id of the system is written last.
+            0 if self.layout.monitor.owner_os_id.is_some() => {
+                threads.iter().position(|thread| thread.managed_id != 0 && thread.managed_id == holder as u32)
+            }
+            0 => None,
+            id => owner_tid(id),
+        };
+        let alive = index_of.get(&holder).copied().or_else(by_id);
         match alive {
             Some(owner) => Owner::Thread(owner),
             // It is being taken, and its owner not written yet.
@@ -317,13 +324,13 @@ impl Reader<'_> {
     }
 
     /// `Lock._owningThreadId` and `Lock._state` (`Lock.cs`): the id is that of the operating system.
-    fn lock_owner(&self, lock: u64, threads: &[ManagedThread], owner_tid: impl Fn(u32) -> Option<usize>) -> Owner {
+    fn lock_owner(&self, lock: u64, owner_tid: impl Fn(u32) -> Option<usize>) -> Owner {
         const OWNER: u64 = 16;
         const STATE: u64 = 20;
         let Some(true) = self.memory.u32(lock + STATE).map(|state| state & 1 == 1) else { return Owner::None };
         match self.memory.u32(lock + OWNER).unwrap_or(0) {
             0 => Owner::None,
-            id => match owner_tid(id).or_else(|| by_managed_id(threads, id)) {
+            id => match owner_tid(id) {
                 Some(owner) => Owner::Thread(owner),
                 None => Owner::Gone { id: u64::from(id), name: None },
             },
@@ -352,8 +359,4 @@ impl Reader<'_> {
         }
         missing
     }
-}
-
-fn by_managed_id(threads: &[ManagedThread], id: u32) -> Option<usize> {
-    threads.iter().position(|thread| id != 0 && thread.managed_id == id)
 }
