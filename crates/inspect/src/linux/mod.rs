@@ -53,7 +53,7 @@ pub fn look(pid: u32, apart: Duration) -> Result<Snapshot, Error> {
     let mappings = LiveProcess::new(pid).mappings().map_err(|source| access(pid, source))?;
     let memory = Memory::open(pid).map_err(|source| access(pid, source))?;
     let image = Image::find(pid, &mappings)?;
-    let before = tasks::read(pid).map_err(gone)?;
+    let mut before = tasks::read(pid).map_err(gone)?;
     let layout = Layout::find(&memory, &image, &before).map_err(|error| still_there(pid, error))?;
     let reader = Reader { pid, memory: &memory, layout: &layout, mappings: &mappings };
     let read = |tasks: &HashMap<u32, Task>| {
@@ -72,17 +72,35 @@ pub fn look(pid: u32, apart: Duration) -> Result<Snapshot, Error> {
         Ok(best.unwrap_or_default())
     };
     let mut first = read(&before)?;
-    if first.waits.is_empty() && first.waiters_not_found == 0 {
+    for _ in 0..TRIES {
+        std::thread::sleep(apart);
+        let between = tasks::read(pid).map_err(gone)?;
+        let second = read(&between)?;
+        let after = tasks::read(pid).map_err(gone)?;
+        let asleep = |tid: u32| tasks::rested(before.get(&tid), after.get(&tid));
+        if contradict(&first, &second, asleep) {
+            (before, first) = (between, second);
+            continue;
+        }
+        for thread in &mut first.threads {
+            thread.asleep = asleep(thread.os_tid);
+        }
+        keep_common(&mut first, &second);
         return Ok(first);
     }
-    std::thread::sleep(apart);
-    let second = read(&tasks::read(pid).map_err(gone)?)?;
-    let after = tasks::read(pid).map_err(gone)?;
-    keep_common(&mut first, &second);
-    for thread in &mut first.threads {
-        thread.asleep = tasks::rested(before.get(&thread.os_tid), after.get(&thread.os_tid));
-    }
-    Ok(first)
+    Err(Error::Unknown { what: "objects that are locked on are moved faster than they can be read".into() })
+}
+
+/// Whether two looks differ in what a sleeping thread waits for, which cannot be: the garbage collector moved an object, or
+/// was just moving it in one of them.
+fn contradict(first: &Snapshot, second: &Snapshot, asleep: impl Fn(u32) -> bool) -> bool {
+    let objects = |snapshot: &Snapshot| -> HashMap<u32, u64> {
+        let object =
+            |wait: &Wait| Some((snapshot.threads.get(wait.thread)?.os_tid, snapshot.locks.get(wait.lock)?.object));
+        snapshot.waits.iter().filter_map(object).collect()
+    };
+    let (before, after) = (objects(first), objects(second));
+    before.keys().chain(after.keys()).any(|tid| before.get(tid) != after.get(tid) && asleep(*tid))
 }
 
 fn access(pid: u32, source: std::io::Error) -> Error {
