@@ -229,10 +229,10 @@ fn others_than_stuck_processes_are_refused_or_clear() {
     assert_eq!(found["outcome"], "unknown", "{found}");
     assert!(found["verdict"].as_str().unwrap().contains("structures of this runtime are not known"), "{found}");
     // One that is killed while it is looked at.
-    for round in 0..10 {
+    for round in 0..20 {
         let (mut process, _) = start(Runtime::V9.require(), "--monitor 2");
         let looking = Running::start(clrscope(["deadlocks", &process.pid().to_string(), "--no-attach"]));
-        std::thread::sleep(Duration::from_millis(6 * round));
+        std::thread::sleep(Duration::from_millis(4 * round));
         process.kill();
         let ended = looking.wait();
         assert!([3, 5, 9].contains(&ended.code()), "round {round}: {ended:?}");

@@ -110,11 +110,12 @@ fn access(pid: u32, source: std::io::Error) -> Error {
     }
 }
 
-/// A process that ends leaves a memory in which nothing is found.
+/// A process that ends gives up its memory a while before the kernel says that it is over; nothing is found in it then.
 fn still_there(pid: u32, error: Error) -> Error {
-    match proc::stat(pid) {
-        Ok(stat) if !stat.state.is_over() => error,
-        _ => Error::Exited { pid },
+    let alive = proc::stat(pid).is_ok_and(|stat| !stat.state.is_over());
+    match alive && proc::maps(pid).is_ok_and(|maps| !maps.is_empty()) {
+        true => error,
+        false => Error::Exited { pid },
     }
 }
 
