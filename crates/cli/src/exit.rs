@@ -46,6 +46,8 @@ codes! {
     Unsupported = 7, "not possible on this machine: engine, operating system";
     /// A session file cannot be used, or not all of it.
     BadSession = 8, "the session is damaged, cut short, of a newer version, or lacks what was asked for";
+    /// What was looked for was found, and it is bad.
+    Deadlock = 9, "deadlocks: threads block each other for good";
     /// `launch` itself failed.
     LaunchFailed = 125, "launch: clrscope failed, or found nothing to profile in a command that ended well";
     /// The command of `launch` cannot be executed.

@@ -17,7 +17,7 @@ mod recording;
 mod top;
 
 use clap::{Parser, Subcommand};
-use commands::{checkup, completions, launch, leaks, man, profilers, ps, record, report};
+use commands::{checkup, completions, deadlocks, launch, leaks, man, profilers, ps, record, report};
 use exit::Code;
 use std::process::ExitCode;
 
@@ -51,6 +51,7 @@ Examples:
   clrscope top MyApp
   clrscope heap 1234 --type Order
   clrscope leaks 1234 --looks 4 --every 30s
+  clrscope deadlocks MyApp
 ";
 
 #[derive(Subcommand, Debug)]
@@ -64,6 +65,7 @@ enum Command {
     Top(commands::top::Args),
     Heap(commands::heap::Args),
     Leaks(leaks::Args),
+    Deadlocks(deadlocks::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -80,6 +82,7 @@ impl Command {
             Self::Top(args) => commands::top::run(args),
             Self::Heap(args) => commands::heap::run(args),
             Self::Leaks(args) => leaks::run(args),
+            Self::Deadlocks(args) => deadlocks::run(args),
             Self::Completions(args) => completions::run(args),
             Self::Man(args) => man::run(args),
         }

@@ -3,8 +3,20 @@ mod common;
 
 use common::run;
 
-const COMMANDS: [&str; 11] =
-    ["ps", "profilers", "record", "launch", "report", "checkup", "top", "heap", "leaks", "completions", "man"];
+const COMMANDS: [&str; 12] = [
+    "ps",
+    "profilers",
+    "record",
+    "launch",
+    "report",
+    "checkup",
+    "top",
+    "heap",
+    "leaks",
+    "deadlocks",
+    "completions",
+    "man",
+];
 
 #[test]
 fn help_of_every_command() {

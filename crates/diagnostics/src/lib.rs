@@ -38,5 +38,5 @@ pub use memory::{MemorySplit, memory};
 #[cfg(target_os = "linux")]
 pub use platform::proc;
 pub use port::{DumpFlags, DumpType, PerfMapType, Port, ProcessInfo, clsid_text};
-pub use process::{DotnetProcess, Hosting, Obstacle, discover, find, find_name, find_pid};
+pub use process::{DotnetProcess, Hosting, Obstacle, discover, find, find_name, find_pid, locate};
 pub use reverse::{ConnectedRuntime, ReversePort};

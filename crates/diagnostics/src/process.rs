@@ -205,6 +205,8 @@ const START_LIMIT: Duration = Duration::from_secs(3);
 
 /// How often it looks.
 const START_POLL: Duration = Duration::from_millis(50);
+/// How long [`locate`] waits for the runtime.
+const LOCATE_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// All .NET processes that we can see, also those that nothing can attach to, in ascending order of ids.
 ///
@@ -248,7 +250,22 @@ pub fn find_name(name: &str) -> Result<DotnetProcess, Error> {
     }
 }
 
+/// The one process that a user means by an id or a name, as [`find`], but also where nothing can attach to it. A runtime that
+/// does not answer holds this up for less than a second.
+pub fn locate(target: &str) -> Result<DotnetProcess, Error> {
+    match target.parse() {
+        Ok(pid) => discovery::inspect(pid, LOCATE_TIMEOUT),
+        Err(_) => named(discover()?, target),
+    }
+}
+
 fn choose(processes: Vec<DotnetProcess>, name: &str) -> Result<DotnetProcess, Error> {
+    let process = named(processes, name)?;
+    process.port().map(|_| process)
+}
+
+/// The one process with a name, whether or not something can attach to it.
+fn named(processes: Vec<DotnetProcess>, name: &str) -> Result<DotnetProcess, Error> {
     let named = |same: fn(&str, &str) -> bool| -> Vec<&DotnetProcess> {
         processes.iter().filter(|process| process.is_named(name, same)).collect()
     };
@@ -262,7 +279,7 @@ fn choose(processes: Vec<DotnetProcess>, name: &str) -> Result<DotnetProcess, Er
     }
     match candidates.as_slice() {
         [] => Err(Error::NoProcessNamed { name: name.to_owned() }),
-        [process] => process.port().map(|_| (*process).clone()),
+        [process] => Ok((*process).clone()),
         many => Err(Error::Ambiguous {
             name: name.to_owned(),
             candidates: many.iter().map(|process| process.candidate()).collect(),
@@ -329,6 +346,7 @@ mod tests {
         assert_eq!(pid("WEB").unwrap(), 3);
         assert!(matches!(pid("SHOP"), Err(Error::Ambiguous { candidates, .. }) if candidates.len() == 2));
         assert!(matches!(pid("none"), Err(Error::NoProcessNamed { .. })));
+        assert_eq!(named(vec![all[3].clone()], "web").map(|process| process.pid).unwrap(), 4);
         let text = pid("dotnet").unwrap_err().to_string();
         assert_eq!(
             text,

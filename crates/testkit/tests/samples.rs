@@ -216,3 +216,17 @@ fn heapster_tells_what_it_holds() {
         assert_eq!(truth["finalized"], 0, "{runtime}: nothing that is held is finalized");
     }
 }
+
+#[test]
+fn deadlock_stands_still_until_its_input_ends() {
+    for runtime in sample_runtimes() {
+        let mut process = Sample::named("deadlock").start(runtime, &["--monitor", "3", "--semaphore"]);
+        process.wait_for_ready();
+        let truth = process.truth(LIMIT);
+        assert_eq!(truth["threads"].as_object().unwrap().len(), 4, "{runtime}: {truth}");
+        assert_eq!(truth["threads"]["ring-2"]["wants"], 0, "{runtime}: {truth}");
+        assert!(process.wait(Duration::from_millis(300)).is_err(), "{runtime}: it did not stand still");
+        process.close_stdin();
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
+    }
+}

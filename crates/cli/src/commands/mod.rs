@@ -2,6 +2,7 @@
 
 pub mod checkup;
 pub mod completions;
+pub mod deadlocks;
 pub mod heap;
 pub mod launch;
 pub mod leaks;

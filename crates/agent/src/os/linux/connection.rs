@@ -464,7 +464,7 @@ mod tests {
         wake.wake();
         let before = clock::monotonic();
         assert!(matches!(connection.receive(10_000, wake.descriptor()), Incoming::Messages(m) if m.is_empty()));
-        assert!(super::clock::monotonic() - before < 5_000_000_000);
+        assert!(clock::monotonic() - before < 5_000_000_000);
         wake.clear();
         connection.receive(0, wake.descriptor());
     }
@@ -472,7 +472,7 @@ mod tests {
     #[test]
     fn a_descriptor_travels_with_its_frame() {
         use std::os::fd::AsFd;
-        let (mut connection, mut other, _directory) = pair();
+        let (connection, mut other, _directory) = pair();
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"shared").unwrap();
         connection.turn().unwrap().write_with_descriptor(&wire::Record::Flushed, file.as_fd()).unwrap();

@@ -1,0 +1,179 @@
+//! Managed stacks of all threads, by a short recording.
+
+use crate::wait_kind::{doing, wait_kind};
+use diagnostics::DotnetProcess;
+use profilers::Selection;
+use recorder::{AgentFile, EngineChoice, RecordError, RecordOptions};
+use serde::Serialize;
+use session::{FrameDef, FunctionDef, SessionRecord, StackDef, StackId, ThreadId, ThreadState};
+use std::{
+    collections::HashMap,
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+/// How long is recorded: some ticks of the `wall` profiler, of which the first one walks all threads.
+const RECORDED: Duration = Duration::from_millis(400);
+
+/// Deeper stacks are cut behind this many frames.
+const DEEPEST: usize = 256;
+
+/// A managed frame.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Frame {
+    /// Type, method and parameters as the programmer wrote them.
+    pub name: String,
+    /// Source file, where symbols tell.
+    pub file: Option<String>,
+    /// Line in it, from 1.
+    pub line: Option<u32>,
+}
+
+/// What one thread does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadStack {
+    /// Its name.
+    pub name: Option<String>,
+    /// What it does, roughly.
+    pub state: ThreadState,
+    /// The wait that it is in as a programmer calls it (`SemaphoreSlim`, `Task.Wait`), else words for what it does.
+    pub doing: &'static str,
+    /// Frames from the leaf to the root.
+    pub frames: Vec<Frame>,
+}
+
+/// Stacks by thread id of the operating system.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stacks {
+    /// One for each thread that has run managed code.
+    pub threads: HashMap<u32, ThreadStack>,
+}
+
+/// Why there are no stacks.
+#[derive(Debug, thiserror::Error)]
+pub enum StacksError {
+    /// It cannot be attached to.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The runtime did not load the agent, or did not stop its threads for us, in time.
+    #[error("the runtime gave no stacks within {} s", .0.as_secs_f64())]
+    Late(Duration),
+}
+
+impl Stacks {
+    /// Attaches, records for a moment, and leaves. Never takes longer than `limit` plus a moment: when that is over, the
+    /// recording is left to itself and the agent leaves by itself as soon as this program ends.
+    ///
+    /// # Errors
+    /// When the process cannot be attached to, or its runtime does not answer in time.
+    pub fn take(process: &DotnetProcess, agent: AgentFile, limit: Duration) -> Result<Self, StacksError> {
+        let until = Instant::now() + limit;
+        let options = RecordOptions {
+            profilers: Selection::parse_list("wall").unwrap_or_default(),
+            rate_hz: 100,
+            engine: EngineChoice::Auto,
+            duration: Some(RECORDED),
+            output: None,
+            live: true,
+            agent,
+        };
+        let process = process.clone();
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || {
+            let taken = Self::record(&process, options, until);
+            // Nobody listens any more when the limit is over.
+            let _ = sender.send(taken);
+        });
+        match receiver.recv_timeout(limit) {
+            Ok(taken) => Ok(taken?).and_then(|taken| match taken.threads.is_empty() {
+                true => Err(StacksError::Late(limit)),
+                false => Ok(taken),
+            }),
+            Err(_) => Err(StacksError::Late(limit)),
+        }
+    }
+
+    fn record(process: &DotnetProcess, options: RecordOptions, until: Instant) -> Result<Self, RecordError> {
+        let mut recording = recorder::attach(process, options)?;
+        let mut collected = Collected::default();
+        if let Some(stream) = recording.subscribe() {
+            // The limit is for a recording that does not end by itself.
+            while let Ok(record) = stream.next_timeout(until.saturating_duration_since(Instant::now())) {
+                match record {
+                    Some(record) => collected.take(record),
+                    None => break,
+                }
+            }
+        }
+        recording.stop_handle().stop();
+        Ok(collected.stacks())
+    }
+}
+
+/// Definitions by their ids, which count up without gaps, and the last stack of each thread.
+#[derive(Default)]
+struct Collected {
+    threads: HashMap<ThreadId, (u32, Option<String>)>,
+    functions: Vec<FunctionDef>,
+    frames: Vec<FrameDef>,
+    stacks: Vec<StackDef>,
+    last: HashMap<ThreadId, (StackId, ThreadState)>,
+}
+
+impl Collected {
+    fn take(&mut self, record: SessionRecord) {
+        match record {
+            SessionRecord::Thread(thread) => {
+                self.threads.insert(thread.id, (thread.os_tid, thread.name));
+            }
+            SessionRecord::Function(function) => self.functions.push(function),
+            SessionRecord::Frame(frame) => self.frames.push(frame),
+            SessionRecord::Stack(stack) => self.stacks.push(stack),
+            SessionRecord::WallSamples(batch) => {
+                for ((thread, stack), state) in batch.thread.iter().zip(&batch.stack).zip(&batch.state) {
+                    self.last.insert(*thread, (*stack, *state));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn stacks(&self) -> Stacks {
+        let threads = self.last.iter().filter_map(|(id, (stack, state))| {
+            let (os_tid, name) = self.threads.get(id)?;
+            let functions = self.functions(*stack);
+            let named = functions.iter().map(|(function, _)| (function.type_name.as_str(), function.name.as_str()));
+            let doing = match state {
+                // A look at the stack of a thread that runs says nothing about waiting.
+                ThreadState::Running | ThreadState::Io | ThreadState::Idle => doing(*state),
+                _ => wait_kind(named).unwrap_or_else(|| doing(*state)),
+            };
+            let frames = functions.iter().map(|(function, frame)| Frame {
+                name: match function.type_name.is_empty() {
+                    true => format!("{}{}", function.name, function.parameters),
+                    false => format!("{}.{}{}", function.type_name, function.name, function.parameters),
+                },
+                file: frame.line.as_ref().map(|line| line.file.clone()),
+                line: frame.line.as_ref().map(|line| line.line),
+            });
+            Some((*os_tid, ThreadStack { name: name.clone(), state: *state, doing, frames: frames.collect() }))
+        });
+        Stacks { threads: threads.collect() }
+    }
+
+    /// Functions and frames of a stack, from the leaf on.
+    fn functions(&self, stack: StackId) -> Vec<(&FunctionDef, &FrameDef)> {
+        let mut functions = Vec::new();
+        let mut next = Some(stack);
+        while let Some(stack) = next.and_then(|stack| self.stacks.get(stack.index())) {
+            let Some(frame) = self.frames.get(stack.frame.index()) else { break };
+            let Some(function) = self.functions.get(frame.function.index()) else { break };
+            functions.push((function, frame));
+            if functions.len() >= DEEPEST {
+                break;
+            }
+            next = stack.parent;
+        }
+        functions
+    }
+}
