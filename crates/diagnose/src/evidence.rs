@@ -8,10 +8,54 @@ pub struct Evidence<'a> {
     pub profile: &'a Profile,
     /// Memory of the process as the system sees it, with the seconds since the first look, by time. Empty where nobody looked.
     pub memory: &'a [(f64, MemorySplit)],
+    /// Who waits for whom, where that was looked at.
+    pub locks: Option<&'a LockLook>,
+    /// What is on the heap, where that was looked at.
+    pub heap: Option<HeapLooks<'a>>,
 }
 
 impl<'a> From<&'a Profile> for Evidence<'a> {
     fn from(profile: &'a Profile) -> Self {
-        Self { profile, memory: &[] }
+        Self { profile, memory: &[], locks: None, heap: None }
     }
+}
+
+impl Evidence<'_> {
+    /// Whether there is what a rule needs: a profiler that ran, or one of the looks beside them, `heap` and `deadlocks`.
+    pub(crate) fn has(&self, what: &str) -> bool {
+        match what {
+            "heap" => self.heap.is_some(),
+            "deadlocks" => self.locks.is_some(),
+            profiler => self.profile.run(profiler).is_some(),
+        }
+    }
+}
+
+/// One or two looks at the heap.
+#[derive(Clone, Copy, Debug)]
+pub struct HeapLooks<'a> {
+    /// The last one.
+    pub last: &'a heap::Report,
+    /// What became more from the one to the other, every type that did; `None` for one look.
+    pub growth: Option<&'a heap::LeakReport>,
+}
+
+/// Who waits for whom, at one time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LockLook {
+    /// Rings of threads, each of which waits for a lock that the next one holds, and the last for one of the first.
+    pub cycles: Vec<Vec<Waiter>>,
+    /// Threads that wait for a lock whose owner has ended.
+    pub orphans: Vec<Vec<Waiter>>,
+}
+
+/// A thread that waits for a lock.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Waiter {
+    /// Thread id of the operating system.
+    pub os_tid: u32,
+    /// Name, where it has one.
+    pub name: Option<String>,
+    /// Type of the object that it wants to lock, where known.
+    pub lock: Option<String>,
 }

@@ -18,7 +18,8 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
     let summary = profile.gc_summary();
     let seconds = profile.duration().max(1) as f64 / 1e9;
     let [young, middle, full] = summary.collections;
-    let blocking = full.saturating_sub(summary.background) as f64 / seconds;
+    // Those that the program asked for have a finding of their own.
+    let blocking = full.saturating_sub(summary.background + summary.induced) as f64 / seconds;
     let paused = summary.share;
     if paused < limits.get("paused") && blocking < limits.get("full") {
         return Vec::new();

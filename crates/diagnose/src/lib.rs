@@ -23,7 +23,7 @@ pub struct Rule {
     pub id: &'static str,
     /// One line for lists.
     pub summary: &'static str,
-    /// Profilers without which it cannot look.
+    /// Profilers without which it cannot look; `heap` and `deadlocks` are looks beside the recording.
     pub needs: &'static [&'static str],
     /// What it compares with.
     pub thresholds: &'static [Threshold],
@@ -52,24 +52,20 @@ rules!(
     native_memory,
     zombie_thread,
     thread_leak,
+    deadlock,
+    leak,
+    duplicate_strings,
+    timer_leak,
+    finalizer_backlog,
 );
 
 /// All that is found in a recording, worst first.
 pub fn diagnose(evidence: &Evidence<'_>, limits: &LimitsOf) -> Vec<Finding> {
-    let ran = |profiler: &&str| evidence.profile.run(profiler).is_some();
-    let rules = RULES.iter().filter(|rule| rule.needs.iter().all(ran));
+    let rules = RULES.iter().filter(|rule| rule.needs.iter().all(|what| evidence.has(what)));
     let mut found: Vec<Finding> = rules.flat_map(|rule| (rule.look)(evidence, &limits.of(rule))).collect();
     found
         .sort_by(|a, b| b.rank().total_cmp(&a.rank()).then_with(|| a.id.cmp(b.id)).then_with(|| a.title.cmp(&b.title)));
     found
-}
-
-/// Every profiler that some rule needs.
-pub fn profilers() -> Vec<&'static str> {
-    let mut needed: Vec<&str> = RULES.iter().flat_map(|rule| rule.needs).copied().collect();
-    needed.sort_unstable();
-    needed.dedup();
-    needed
 }
 
 #[cfg(test)]

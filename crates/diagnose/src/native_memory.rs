@@ -1,6 +1,6 @@
 //! `native-memory`: the process grows, and the managed heap does not.
 
-use crate::{Evidence, Finding, Limits, Rule, Threshold, finding::severity};
+use crate::{Evidence, Finding, Limits, Rule, Threshold, finding::severity, words};
 use diagnostics::MemorySplit;
 use profile::Profile;
 
@@ -35,7 +35,6 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         return Vec::new();
     }
     let grown = |part: fn(&MemorySplit) -> u64| part(&last.1) as f64 - part(&first.1) as f64;
-    let megabytes = |bytes: f64| format!("{:.1} MB", bytes / 1e6);
     let parts = [
         ("heap of malloc", grown(|split| split.native_heap)),
         ("stacks of threads", grown(|split| split.stacks)),
@@ -46,18 +45,18 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
     let mut evidence = vec![
         format!(
             "resident memory went from {} to {} in {seconds:.1} s; the managed heap may account for {} of that",
-            megabytes(first.1.resident as f64),
-            megabytes(last.1.resident as f64),
-            megabytes(managed * seconds)
+            words::bytes(first.1.resident as f64),
+            words::bytes(last.1.resident as f64),
+            words::bytes(managed * seconds)
         ),
-        format!("{} per second at first, {} at last", megabytes(early), megabytes(late)),
+        format!("{} per second at first, {} at last", words::bytes(early), words::bytes(late)),
     ];
-    evidence.extend(parts.iter().filter(|(_, bytes)| *bytes > 1e6).map(|(part, bytes)| format!("{} more in: {part}", megabytes(*bytes))));
+    evidence.extend(parts.iter().filter(|(_, bytes)| *bytes > 1e6).map(|(part, bytes)| format!("{} more in: {part}", words::bytes(*bytes))));
     vec![Finding {
         id: RULE.id,
         severity: severity(late, limits.get("growth") * 1e6, 10.0),
         confidence: 0.8,
-        title: format!("memory outside of the managed heap grows by {} per second", megabytes(early.min(late))),
+        title: format!("memory outside of the managed heap grows by {} per second", words::bytes(early.min(late))),
         culprit: None,
         evidence,
         next: "look for handles that are not disposed, native libraries, and AllocHGlobal without FreeHGlobal".to_owned(),

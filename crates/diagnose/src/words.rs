@@ -16,6 +16,28 @@ pub fn duration(nanos: f64) -> String {
     }
 }
 
+/// A number of bytes.
+pub fn bytes(bytes: f64) -> String {
+    match bytes {
+        _ if bytes.abs() >= 1e9 => format!("{:.2} GB", bytes / 1e9),
+        _ if bytes.abs() >= 1e6 => format!("{:.1} MB", bytes / 1e6),
+        _ => format!("{:.0} KB", bytes / 1e3),
+    }
+}
+
+/// How an object is held, from the root on.
+pub fn path(path: &heap::PathRow) -> String {
+    let root = match &path.root_name {
+        Some(name) => format!("{} {name}", path.root.name()),
+        None => path.root.name().to_owned(),
+    };
+    let steps = path.steps.iter().map(|step| match step.times {
+        0 | 1 => step.name.clone(),
+        times => format!("{} ({times} times)", step.name),
+    });
+    std::iter::once(root).chain(steps).collect::<Vec<_>>().join(" → ")
+}
+
 /// Full name of a method.
 pub fn method(profile: &Profile, function: FunctionId) -> String {
     profile.tables.function_name(function, NameStyle::FULL)

@@ -1,8 +1,8 @@
 //! `zombie-thread`: threads that wait for what nobody will do.
 
 use crate::{Evidence, Finding, Limits, Rule, Severity, Threshold, words};
-use profile::{Confidence, Profile, Standing, ThreadRow};
-use std::collections::BTreeMap;
+use profile::{Confidence, Profile, Standing, Starter, ThreadRow};
+use std::collections::{BTreeMap, HashSet};
 
 pub const RULE: Rule = Rule {
     id: "zombie-thread",
@@ -17,10 +17,17 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
     let rows = profile.thread_rows();
     let suspects = rows.iter().filter(|row| row.alive && row.standing == Standing::ZombieSuspect);
     // Those that stand at the same place for the same reason are one illness.
+    // The threads of a leak stand still too: they have a finding of their own.
+    let place_of = |row: &ThreadRow| profile.tables.place(row.seen.stack).function;
+    let starts = profile.start_rows();
+    let leaking: Vec<Starter> = starts.iter().filter(|row| row.leak).map(|row| row.starter).collect();
+    let of_leak = |row: &&ThreadRow| {
+        row.started_at.is_some_and(|place| leaking.contains(&Starter::Method(place.function)))
+    };
+    let leaked: HashSet<_> = rows.iter().filter(of_leak).map(place_of).collect();
     let mut groups: BTreeMap<_, Vec<&ThreadRow>> = BTreeMap::new();
-    for row in suspects.filter(|row| sure(row) >= limits.get("sure")) {
-        let place = profile.tables.place(row.seen.stack);
-        groups.entry((place.function, row.confidence)).or_default().push(row);
+    for row in suspects.filter(|row| sure(row) >= limits.get("sure") && !leaked.contains(&place_of(row))) {
+        groups.entry((place_of(row), row.confidence)).or_default().push(row);
     }
     groups.values().filter_map(|rows| finding(profile, rows)).collect()
 }

@@ -1,0 +1,45 @@
+//! `duplicate-strings`: the same texts are kept many times.
+
+use crate::{Evidence, Finding, Limits, Rule, Threshold, finding::severity, words};
+
+pub const RULE: Rule = Rule {
+    id: "duplicate-strings",
+    summary: "Much of the heap are strings that say the same as others",
+    needs: &["heap"],
+    thresholds: &[
+        Threshold { name: "wasted", help: "Megabytes that all but one of each text take", default: 5.0 },
+        Threshold { name: "share", help: "Share of that in all objects", default: 0.1 },
+    ],
+    look,
+};
+
+fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
+    let Some(heap) = seen.heap else { return Vec::new() };
+    let Some(strings) = &heap.last.strings else { return Vec::new() };
+    let wasted = strings.wasted_bytes as f64;
+    let share = wasted / heap.last.totals.bytes.max(1) as f64;
+    if wasted < limits.get("wasted") * 1e6 || share < limits.get("share") {
+        return Vec::new();
+    }
+    let shown = |text: &Option<String>| text.as_deref().map_or_else(|| "(text not kept)".to_owned(), |text| format!("\"{text}\""));
+    let mut evidence =
+        vec![format!("{} strings, of which {} say something different", strings.objects, strings.distinct)];
+    for row in strings.duplicates.iter().take(3) {
+        let held = row.path.as_ref().map_or_else(String::new, |path| format!(", held by {}", words::path(path)));
+        evidence.push(format!(
+            "{} times {}, {} too many{held}",
+            row.objects,
+            shown(&row.text),
+            words::bytes(row.wasted_bytes as f64)
+        ));
+    }
+    vec![Finding {
+        id: RULE.id,
+        severity: severity(share, limits.get("share"), 8.0),
+        confidence: 0.95,
+        title: format!("{} ({} of the heap) are strings that say the same as others", words::bytes(wasted), words::percent(share)),
+        culprit: strings.duplicates.first().map(|row| shown(&row.text)),
+        evidence,
+        next: "keep one of each: a dictionary of known values, string.Intern, or an enum; more: clrscope heap <pid>".to_owned(),
+    }]
+}

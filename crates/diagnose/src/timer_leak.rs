@@ -1,0 +1,38 @@
+//! `timer-leak`: timers are started and never disposed.
+
+use crate::{Evidence, Finding, Limits, Rule, Threshold, finding::severity, words};
+
+pub const RULE: Rule = Rule {
+    id: "timer-leak",
+    summary: "Timers become more and more: they are not disposed",
+    needs: &["heap"],
+    thresholds: &[Threshold { name: "rate", help: "Timers more per second", default: 20.0 }],
+    look,
+};
+
+/// What every timer of System.Threading has in the runtime's queue while it is armed.
+const TIMER: &str = "System.Threading.TimerQueueTimer";
+
+fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
+    let Some(growth) = seen.heap.and_then(|heap| heap.growth) else { return Vec::new() };
+    let Some(row) = growth.types.iter().find(|row| row.name == TIMER) else { return Vec::new() };
+    let rate = row.objects_trend.per_second;
+    if rate < limits.get("rate") {
+        return Vec::new();
+    }
+    let (first, last) = (row.objects.first().copied().unwrap_or(0), row.objects.last().copied().unwrap_or(0));
+    let mut evidence = vec![format!("{first} timers at first, {last} at last")];
+    let suspect = growth.suspects.iter().find(|suspect| suspect.growth.name == TIMER);
+    if let Some(holder) = suspect.and_then(|suspect| suspect.holders.first()) {
+        evidence.push(format!("held by {}", words::path(&holder.path)));
+    }
+    vec![Finding {
+        id: RULE.id,
+        severity: severity(rate, limits.get("rate"), 50.0),
+        confidence: 0.85,
+        title: format!("{rate:.0} timers more per second"),
+        culprit: Some(TIMER.to_owned()),
+        evidence,
+        next: "dispose timers, and the CancellationTokenSources that have a time limit; who holds them: clrscope heap <pid> --type TimerQueueTimer".to_owned(),
+    }]
+}
