@@ -7,7 +7,7 @@ use std::{path::PathBuf, sync::Arc};
 const EMBEDDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/agent.bin"));
 
 /// Where the agent comes from; for those who work on it.
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Clone, Debug)]
 pub struct AgentArgs {
     /// Use this agent library instead of the one that clrscope carries
     #[arg(long, env = "CLRSCOPE_AGENT", value_name = "FILE", hide = true)]

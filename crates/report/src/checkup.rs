@@ -12,6 +12,8 @@ pub struct Checkup<'a> {
     pub target: Target<'a>,
     /// What is wrong with it, worst first.
     pub findings: &'a [Finding],
+    /// What could not be looked at, and why.
+    pub notes: &'a [String],
 }
 
 /// The process that was looked at.
@@ -88,6 +90,9 @@ impl Checkup<'_> {
             writeln!(out, "   next      {}", clean(&finding.next))?;
             writeln!(out, "   finding   {}, {:.0} % sure", finding.id, finding.confidence * 100.0)?;
         }
+        for (index, note) in self.notes.iter().enumerate() {
+            writeln!(out, "{}note: {}", if index == 0 { "\n" } else { "" }, clean(note))?;
+        }
         Ok(())
     }
 
@@ -108,6 +113,9 @@ impl Checkup<'_> {
             }
             writeln!(out, "- Next: {}", escape(&finding.next))?;
             writeln!(out, "- Finding {}, {:.0} % sure", markdown::code(finding.id), finding.confidence * 100.0)?;
+        }
+        for note in self.notes {
+            writeln!(out, "\nNote: {}", escape(note))?;
         }
         Ok(())
     }
@@ -144,6 +152,9 @@ impl Checkup<'_> {
             let sure = finding.confidence * 100.0;
             writeln!(out, "<p class=\"about\">{}: {}; {sure:.0} % sure</p>\n</section>", finding.id, escape(summary))?;
         }
+        for note in self.notes {
+            writeln!(out, "<p class=\"about\">Note: {}</p>", escape(note))?;
+        }
         writeln!(out, "</div>\n</body>\n</html>")?;
         Ok(())
     }
@@ -175,7 +186,8 @@ mod tests {
     fn written(findings: &[Finding], format: CheckupFormat) -> String {
         let target = Target { pid: 12, name: "Shop<1>", runtime: "9.0.5", looked_for_seconds: 10.04 };
         let mut out = Vec::new();
-        Checkup { target, findings }.write(format, &mut out).unwrap();
+        let notes = ["the heap was not looked at".to_owned()];
+        Checkup { target, findings, notes: &notes }.write(format, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -195,7 +207,15 @@ mod tests {
     fn all_forms_say_all_there_is_to_say_and_nothing_in_it_acts() {
         for (format, word) in CheckupFormat::ALL {
             let text = written(&[finding()], format);
-            for part in ["hot-lock", "2.0 threads wait for one lock", "40 waits", "split it", "95", "9.0.5"] {
+            for part in [
+                "hot-lock",
+                "the heap was not looked at",
+                "2.0 threads wait for one lock",
+                "40 waits",
+                "split it",
+                "95",
+                "9.0.5",
+            ] {
                 let part = if format == CheckupFormat::Json { part.replace("95", "0.95") } else { part.to_owned() };
                 assert!(text.contains(&part), "{word} lacks {part}: {text}");
             }

@@ -5,12 +5,14 @@ use crate::{
     agent::AgentArgs,
     console, duration,
     exit::{Code, failure},
+    heap::source,
     recording,
 };
+use ::heap::{ReportOptions, Snapshot, growth::Look};
 use anyhow::Context;
 use clap::{ValueEnum, builder::PossibleValue};
-use diagnose::{Evidence, LimitsOf};
-use diagnostics::MemorySplit;
+use diagnose::{Evidence, HeapLooks, LimitsOf, LockLook, Waiter};
+use diagnostics::{DotnetProcess, MemorySplit};
 use profile::{BuildOptions, Profile};
 use profilers::Selection;
 use recorder::{EngineChoice, RecordOptions, Summary};
@@ -31,13 +33,24 @@ const PROFILERS: &str = "cpu,wall:rate=10,exceptions,gc,locks,counters,threads,t
 /// CPU samples per second and thread.
 const RATE: u32 = 50;
 
+/// Time between the two looks at locks, of which only what both saw counts.
+const APART: Duration = Duration::from_millis(40);
+
+/// Resident memory up to which the heap is looked at twice: a look stops the process for as long as a full collection and
+/// some 200 ms for each million objects take. A larger process is stopped once.
+const SMALL: u64 = 120 << 20;
+
 /// How often the memory of the process is looked at.
 const MEMORY_LOOKS: u32 = 8;
 
 /// Look at a process for some seconds and say what is wrong with it, worst first
 ///
-/// Records CPU time, waiting, exceptions, collections, waits for locks, counters and memory at low rates, and judges them.
-/// Each finding says what it is, how sure, what shows it, and what to do next. A healthy process has none.
+/// Records CPU time, waiting, exceptions, collections, waits for locks, threads, counters and memory at low rates, looks at
+/// who waits for whom and at the heap, and judges it all. Each finding says what it is, how sure, what shows it, and what to
+/// do next. A healthy process has none.
+///
+/// A look at the heap is a full collection, during which the process stands still: one, or two where the process is small.
+/// --no-heap leaves it out.
 ///
 /// With --launch a command is looked at from its first instruction; the findings come when it has ended, on standard
 /// error unless --report names a file, and its exit code is ours.
@@ -64,6 +77,9 @@ pub struct Args {
     /// Write the findings to this file [default: standard output]
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// Do not look at the heap: nothing stops the process for longer than a walk of its stacks
+    #[arg(long)]
+    no_heap: bool,
     /// Run a command and look at it
     #[arg(long, requires = "command")]
     launch: bool,
@@ -145,18 +161,78 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         return look_at_command(args, &limits);
     }
     let target = diagnostics::find(args.target.as_deref().unwrap_or_default())?;
+    let mut notes = Vec::new();
+    let locks = noted(&mut notes, "who waits for whom was not looked at", look_at_locks(target.pid));
+    let is_small = diagnostics::memory(target.pid).is_ok_and(|memory| memory.resident <= SMALL);
+    let first = if is_small { look_at_heap(args, &target, &mut notes) } else { None }.map(|snapshot| timed(&snapshot));
     let (path, _temporary) = session_file(args, &target.name, Some(target.pid));
-    let stop = StopOnSignal::start()?;
-    let recording = recorder::attach(&target, options(args, &path)?)?;
-    stop.set(recording.stop_handle());
-    let memory = MemoryWatch::start(target.pid, args.duration / MEMORY_LOOKS)?;
-    let summary = recording::wait(recording, Some(args.duration), args.json)?;
+    let (summary, memory) = {
+        let stop = StopOnSignal::start()?;
+        let recording = recorder::attach(&target, options(args, &path)?)?;
+        stop.set(recording.stop_handle());
+        let memory = MemoryWatch::start(target.pid, args.duration / MEMORY_LOOKS)?;
+        (recording::wait(recording, Some(args.duration), args.json)?, memory.finish())
+    };
     let profile = read(&path)?;
-    judge(args, &limits, Evidence { profile: &profile, memory: &memory.finish() }, |page| Ok(console::print(page)?))?;
-    match recording::cut_off(&summary, true) {
+    let cut_off = recording::cut_off(&summary, true);
+    // The heap of a process that has ended, or whose user wants an end, is not looked at.
+    let last = if cut_off.is_none() { look_at_heap(args, &target, &mut notes) } else { None };
+    let growth = first.as_ref().zip(last.as_ref()).map(|(first, last)| {
+        let options = ReportOptions { top: usize::MAX, type_name: None, paths: 1 };
+        ::heap::leaks(&[first.clone(), timed(last)], last, &options)
+    });
+    let report = last.as_ref().map(|last| ::heap::report(last, &ReportOptions { top: 15, type_name: None, paths: 1 }));
+    let heap = report.as_ref().map(|last| HeapLooks { last, growth: growth.as_ref() });
+    let evidence = Evidence { profile: &profile, memory: &memory, locks: locks.as_ref(), heap };
+    judge(args, &limits, evidence, &notes, |page| Ok(console::print(page)?))?;
+    match cut_off {
         Some(message) => Err(failure(Code::Ended, message)),
         None => Ok(Code::Success),
     }
+}
+
+/// What came of something that a check-up can do without.
+fn noted<T>(notes: &mut Vec<String>, otherwise: &str, result: anyhow::Result<T>) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(error) => {
+            notes.push(format!("{otherwise}: {}", console::describe(&error)));
+            None
+        }
+    }
+}
+
+/// Who waits for whom, read from outside.
+fn look_at_locks(pid: u32) -> anyhow::Result<LockLook> {
+    let findings = inspect::Findings::of(&inspect::look(pid, APART)?, None);
+    let waiters = |threads: &[inspect::BlockedThread]| {
+        let waiter = |thread: &inspect::BlockedThread| Waiter {
+            os_tid: thread.os_tid,
+            name: thread.name.clone(),
+            lock: thread.waits_for.as_ref().and_then(|lock| lock.type_name.clone()),
+        };
+        threads.iter().map(waiter).collect()
+    };
+    Ok(LockLook {
+        cycles: findings.cycles.iter().map(|cycle| waiters(&cycle.threads)).collect(),
+        orphans: findings.orphans.iter().map(|orphan| waiters(&orphan.threads)).collect(),
+    })
+}
+
+/// What is on the heap, unless that is not wanted.
+fn look_at_heap(args: &Args, target: &DotnetProcess, notes: &mut Vec<String>) -> Option<Snapshot> {
+    const OTHERWISE: &str = "the heap was not looked at";
+    if args.no_heap || notes.iter().any(|note| note.starts_with(OTHERWISE)) {
+        return None;
+    }
+    noted(notes, OTHERWISE, source::look_once(target, &args.agent))
+}
+
+/// What is compared of a look, with its time on the clock on the wall: each look has a recording of its own.
+fn timed(snapshot: &Snapshot) -> Look {
+    let mut look = Look::of(snapshot);
+    look.time = snapshot.end().unix_ms.saturating_mul(1_000_000);
+    look
 }
 
 fn look_at_command(args: &Args, limits: &LimitsOf) -> anyhow::Result<Code> {
@@ -170,7 +246,7 @@ fn look_at_command(args: &Args, limits: &LimitsOf) -> anyhow::Result<Code> {
                 console::say(page.trim_end());
                 Ok(())
             };
-            judge(args, limits, Evidence::from(&read(path)?), say)?;
+            judge(args, limits, Evidence::from(&read(path)?), &[], say)?;
         }
         Ok(())
     };
@@ -211,6 +287,7 @@ fn judge(
     args: &Args,
     limits: &LimitsOf,
     evidence: Evidence<'_>,
+    notes: &[String],
     say: impl Fn(&str) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let findings = diagnose::diagnose(&evidence, limits);
@@ -221,7 +298,7 @@ fn judge(
         runtime: &info.runtime,
         looked_for_seconds: evidence.profile.duration() as f64 / 1e9,
     };
-    let checkup = Checkup { target, findings: &findings };
+    let checkup = Checkup { target, findings: &findings, notes };
     let format = if args.json { CheckupFormat::Json } else { args.format.0 };
     let mut page = Vec::new();
     checkup.write(format, &mut page)?;

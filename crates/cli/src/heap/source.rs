@@ -2,7 +2,7 @@
 
 use crate::{
     agent::AgentArgs,
-    commands::record::StopOnSignal,
+    commands::{heap::no_look, record::StopOnSignal},
     exit::{Code, failure},
     recording,
 };
@@ -109,6 +109,15 @@ pub fn take(
     stop.set(recording.stop_handle());
     let summary = recording::wait(recording, None, quiet)?;
     Ok(Taken { path, summary, _folder: folder })
+}
+
+/// One look of a process, kept nowhere.
+pub fn look_once(target: &diagnostics::DotnetProcess, agent: &AgentArgs) -> anyhow::Result<Snapshot> {
+    let args = TakeArgs { output: None, no_strings: false, agent: agent.clone() };
+    let taken = take(target, &args, 1, 10, true)?;
+    let mut found = None;
+    read_session(&taken.path, |_| true, |snapshot| found = Some(snapshot))?;
+    found.filter(|snapshot| !snapshot.is_empty()).ok_or_else(|| no_look(&taken.summary))
 }
 
 /// What became of reading a session.
