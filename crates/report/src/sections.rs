@@ -768,28 +768,24 @@ fn threads(profile: &Profile, options: &Options) -> Section {
     });
 
     // Threads that did nothing, together where they stand for the same reason at the same place.
-    let mut stuck: Vec<(Standing, Option<Confidence>, &str, Place, u64, &ThreadRow)> = Vec::new();
+    let mut stuck: Vec<(&ThreadRow, Place, u64)> = Vec::new();
     for row in alive.iter().filter(|row| matches!(row.standing, Standing::ZombieSuspect | Standing::Blocked)) {
         let place = profile.tables.place(row.seen.stack);
-        let same = |known: &&mut (Standing, Option<Confidence>, &str, Place, u64, &ThreadRow)| {
-            (known.0, known.1, known.2, known.3) == (row.standing, row.confidence, row.reason.as_str(), place)
-        };
-        match stuck.iter_mut().find(same) {
-            Some(known) => known.4 += 1,
-            None => stuck.push((row.standing, row.confidence, &row.reason, place, 1, row)),
+        let kind = |row: &ThreadRow| (row.standing, row.confidence, row.reason.clone());
+        match stuck.iter_mut().find(|(known, at, _)| *at == place && kind(known) == kind(row)) {
+            Some((_, _, count)) => *count += 1,
+            None => stuck.push((row, place, 1)),
         }
     }
-    stuck.sort_by_key(|(standing, confidence, _, place, count, _)| {
-        (*standing, std::cmp::Reverse((*confidence, *count)), *place)
-    });
+    stuck.sort_by_key(|(row, place, count)| (row.standing, std::cmp::Reverse((row.confidence, *count)), *place));
     if !stuck.is_empty() {
-        let rows = stuck.iter().take(options.rows).map(|(standing, confidence, reason, place, count, row)| {
+        let rows = stuck.iter().take(options.rows).map(|(row, place, count)| {
             vec![
                 Cell::text(format::count(*count)),
-                Cell::text(standing_word(*standing, *confidence)),
+                Cell::text(standing_word(row.standing, row.confidence)),
                 Cell::text(profile.tables.thread_name(row.thread)),
                 place_cell(profile, options, place, ""),
-                Cell::text(format!("{reason}; watched for {}", format::duration(row.watched))),
+                Cell::text(format!("{}; watched for {}", row.reason, format::duration(row.watched))),
             ]
         });
         let columns = vec![right("threads"), left("is"), left("such as"), left("in"), left("")];

@@ -218,6 +218,18 @@ fn heapster_tells_what_it_holds() {
 }
 
 #[test]
+fn threader_starts_and_ends_what_it_says() {
+    for runtime in sample_runtimes() {
+        let truth = truth_of("threader", runtime, &["--zombie", "2", "--asleep", "1", "--leak", "5", "--seconds", "1"]);
+        assert_eq!(truth["zombies"].as_object().unwrap().len(), 3, "{runtime}: {truth}");
+        assert!((4..=5).contains(&truth["leaked"].as_u64().unwrap()), "{runtime}: {truth}");
+        let truth = truth_of("threader", runtime, &["--healthy", "--seconds", "1"]);
+        assert_eq!(truth["healthy"].as_object().unwrap().len(), 6, "{runtime}: {truth}");
+        assert!(truth["ended"].as_u64() > Some(3) && truth["worked"].as_u64() > Some(9), "{runtime}: {truth}");
+    }
+}
+
+#[test]
 fn deadlock_stands_still_until_its_input_ends() {
     for runtime in sample_runtimes() {
         let mut process = Sample::named("deadlock").start(runtime, &["--monitor", "3", "--semaphore"]);
@@ -228,5 +240,18 @@ fn deadlock_stands_still_until_its_input_ends() {
         assert!(process.wait(Duration::from_millis(300)).is_err(), "{runtime}: it did not stand still");
         process.close_stdin();
         assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
+    }
+}
+
+#[test]
+fn starver_starves_its_pool_or_does_not() {
+    for runtime in sample_runtimes() {
+        let arguments = ["--sync-over-async", "100", "--milliseconds", "1000", "--seconds", "3"];
+        let starved = truth_of("starver", runtime, &arguments);
+        assert!(starved["longest_queue"].as_u64() > Some(50), "{runtime}: {starved}");
+        let arguments = ["--healthy", "100", "--milliseconds", "100", "--seconds", "2"];
+        let healthy = truth_of("starver", runtime, &arguments);
+        assert!(healthy["mean_queue"].as_f64() < Some(10.0), "{runtime}: {healthy}");
+        assert!(healthy["done"].as_u64() > Some(100), "{runtime}: {healthy}");
     }
 }
