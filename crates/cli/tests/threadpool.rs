@@ -90,9 +90,13 @@ fn the_same_work_that_awaits_starves_nothing() {
         let what = format!("{runtime}: {truth}: {}", pool["verdict"]);
         assert_eq!(pool["health"], "healthy", "{what}");
         assert!(pool["time_ns"]["task"].is_null(), "{what}: {}", pool["time_ns"]);
-        // An item and the rest of it behind its `await`, a hundred times in a second.
-        let completed = most(&report, "completed_items_count");
-        assert!((150.0..320.0).contains(&completed), "{what}: {completed}");
+        // An item and the rest of it behind its `await`, a hundred times in a second, but for the first one.
+        let values = pool["counters"]["completed_items_count"].as_array().unwrap();
+        let mut values: Vec<f64> = values.iter().map(|value| value["value"].as_f64().unwrap()).collect();
+        values.sort_by(f64::total_cmp);
+        let median = values[values.len() / 2];
+        assert!((130.0..320.0).contains(&median), "{what}: {values:?}");
+        assert!((5..=9).contains(&values.len()), "{what}: once a second: {values:?}");
     }
 }
 
