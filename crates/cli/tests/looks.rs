@@ -181,7 +181,7 @@ fn who_finds_the_main_slot_taken_is_told_so() {
 #[track_caller]
 fn wait_for_chunk_end(output: &Path, recorder: &mut Running) {
     wait_for_chunk(output, recorder);
-    while !read(output).0.first().is_some_and(|look| look.end.is_some()) {
+    while read(output).0.first().is_none_or(|look| look.end.is_none()) {
         assert!(!recorder.has_ended());
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -232,7 +232,7 @@ impl Snapshot {
         &self.type_table
     }
 
-    /// The first type of this name, with or without namespace: `Shop.Order` or `Order`.
+    /// The types of this name, given with or without namespace: `Shop.Order` or `Order`.
     pub fn find_types(&self, name: &str) -> Vec<TypeId> {
         let matches = |full: &str| {
             full == name
