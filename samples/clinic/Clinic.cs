@@ -335,7 +335,7 @@ namespace Clinic
     {
         static readonly List<Timer> Timers = new List<Timer>();
 
-        public override string Culprit => "TimerLeak";
+        public override string Culprit => "System.Threading.TimerQueueTimer";
 
         public override void Begin() => Often("timers", 300, StartOne);
 

@@ -65,6 +65,11 @@ illnesses! {
     threads_that_do_not_end "thread-leak" 8;
     code_without_end "jit-storm" 9;
     memory_that_is_not_managed "native-memory" 8;
+    locks_in_a_ring "deadlock" 4;
+    objects_that_stay "leak" 5;
+    texts_kept_twice "duplicate-strings" 4;
+    timers_that_stay "timer-leak" 5;
+    slow_finalizers "finalizer-backlog" 8;
 }
 
 #[test]
