@@ -6,6 +6,8 @@
 //! - [`gc::Collector`]: collections and pauses out of such events.
 //! - [`allocations`]: sampled allocations.
 //! - [`locks::Collector`]: waits for locks.
+//! - [`jit::Collector`]: compiled methods.
+//! - [`loads::Collector`]: loaded assemblies, modules and types.
 //!
 //! Hostile or damaged input gives an [`Error`]: never a panic, never memory beyond the stated limits.
 //!
@@ -20,6 +22,8 @@ mod cursor;
 mod error;
 mod field;
 pub mod gc;
+pub mod jit;
+pub mod loads;
 pub mod locks;
 mod reader;
 pub mod runtime;
