@@ -56,7 +56,7 @@ fn a_manual_page_for_each_command() {
 fn profilers_are_those_of_the_registry() {
     let list = run(["profilers", "--json"]).expect(0).json();
     let ids: Vec<&str> = list.as_array().unwrap().iter().map(|profiler| profiler["id"].as_str().unwrap()).collect();
-    assert_eq!(ids, ["cpu", "wall", "exceptions", "gc", "allocations", "locks", "counters"]);
+    assert_eq!(ids, ["cpu", "wall", "exceptions", "gc", "allocations", "locks", "counters", "jit", "loads"]);
     let wall = run(["profilers", "wall", "--json"]).expect(0).json();
     assert_eq!((&wall["params"][0]["name"], &wall["params"][0]["range"][1]), (&"rate".into(), &100.into()));
     let text = run(["profilers", "wall"]).expect(0).out;

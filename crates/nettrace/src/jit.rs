@@ -307,7 +307,9 @@ mod tests {
 
     fn compiled(events: &[(u32, u64, &[u8])]) -> Vec<Compilation> {
         let outputs = collect(events).into_iter();
-        outputs.filter_map(|output| if let Output::Compiled(compiled) = output { Some(*compiled) } else { None }).collect()
+        outputs
+            .filter_map(|output| if let Output::Compiled(compiled) = output { Some(*compiled) } else { None })
+            .collect()
     }
 
     fn text(text: &str) -> Vec<u8> {
@@ -394,7 +396,8 @@ mod tests {
 
     #[test]
     fn compilations_within_each_other_share_no_time() {
-        let events = [(145, 1, jitting(1)), (145, 1, jitting(2)), (143, 1, loaded(2, 0x188)), (143, 1, loaded(1, 0x188))];
+        let events =
+            [(145, 1, jitting(1)), (145, 1, jitting(2)), (143, 1, loaded(2, 0x188)), (143, 1, loaded(1, 0x188))];
         let events: Vec<_> = events.iter().map(|(id, thread, payload)| (*id, *thread, payload.as_slice())).collect();
         let told: Vec<_> = compiled(&events).iter().map(|one| (one.method, one.start, one.duration)).collect();
         assert_eq!(told, [(2, 110, Some(10)), (1, 100, Some(20))]);
@@ -437,16 +440,29 @@ mod tests {
         let told: Vec<_> = compiled(&events).iter().map(|one| one.precompiled).collect();
         assert_eq!(told, [Precompiled::Missing, Precompiled::Rejected, Precompiled::RejectedByProfiler]);
         // The second compilation of the same method did not look.
-        let again = compiled(&[(159, 1, &none), (145, 1, &jitting(1)), (143, 1, &loaded(1, 0x188)),
-            (145, 1, &jitting(1)), (143, 1, &loaded(1, 0x208))]);
+        let again = compiled(&[
+            (159, 1, &none),
+            (145, 1, &jitting(1)),
+            (143, 1, &loaded(1, 0x188)),
+            (145, 1, &jitting(1)),
+            (143, 1, &loaded(1, 0x208)),
+        ]);
         assert_eq!(again[1].precompiled, Precompiled::NotSought);
     }
 
     #[test]
     fn the_background_is_that_of_its_thread() {
         let (start, end) = (jitting(1), loaded(1, 0x208));
-        let told = compiled(&[(283, 1, &[]), (145, 1, &start), (145, 2, &start), (143, 1, &end), (143, 2, &end),
-            (284, 1, &[]), (145, 1, &start), (143, 1, &end)]);
+        let told = compiled(&[
+            (283, 1, &[]),
+            (145, 1, &start),
+            (145, 2, &start),
+            (143, 1, &end),
+            (143, 2, &end),
+            (284, 1, &[]),
+            (145, 1, &start),
+            (143, 1, &end),
+        ]);
         let told: Vec<_> = told.iter().map(|one| (one.thread, one.background, one.tier)).collect();
         assert_eq!(told, [(1, true, Tier::Tier1), (2, false, Tier::Tier1), (1, false, Tier::Tier1)]);
     }

@@ -134,7 +134,7 @@ pub struct TypeLoad {
     pub stack: Arc<[u64]>,
     /// Its name, as reflection writes it, with generic arguments in angle brackets.
     pub name: String,
-    /// How far it is loaded now: 4 is whole (`ClassLoadLevel`).
+    /// How far it is loaded now, as the runtime numbers it (`ClassLoadLevel`): whole is 6, from .NET 9 on 4.
     pub level: u16,
 }
 
@@ -607,13 +607,19 @@ mod tests {
         ];
         for (major, lines) in runtimes {
             let outputs = of_jitter(lines);
-            let loads: Vec<&Load> =
-                outputs.iter().filter_map(|output| if let Output::Load(load) = output { Some(&**load) } else { None }).collect();
-            let of = |name: &str| loads.iter().copied().filter(|load| simple_name(&load.name) == name).collect::<Vec<_>>();
+            let loads: Vec<&Load> = outputs
+                .iter()
+                .filter_map(|output| if let Output::Load(load) = output { Some(&**load) } else { None })
+                .collect();
+            let of =
+                |name: &str| loads.iter().copied().filter(|load| simple_name(&load.name) == name).collect::<Vec<_>>();
             let asked = major > 3;
 
             let linq = of("System.Private.Xml.Linq")[0];
-            assert!(linq.outcome == Outcome::Loaded && linq.precompiled && !linq.dynamic && !linq.collectible, "{linq:?}");
+            assert!(
+                linq.outcome == Outcome::Loaded && linq.precompiled && !linq.dynamic && !linq.collectible,
+                "{linq:?}"
+            );
             assert!(linq.path.ends_with("/System.Private.Xml.Linq.dll"), "{major}: {linq:?}");
             assert!(version(&linq.name) >= "4.0.2.0", "{major}: {linq:?}");
             assert_eq!((linq.duration.is_some(), linq.resolution.is_some()), (asked, asked), "{major}: {linq:?}");
@@ -621,8 +627,7 @@ mod tests {
             if asked {
                 assert_eq!(simple_name(&linq.requested_by), "jitter", "{major}");
                 let steps: Vec<_> = linq.steps.iter().map(|step| (step.kind, step.found)).collect();
-                let expected =
-                    [(StepKind::Probe, true), (StepKind::InContext, false), (StepKind::Application, true)];
+                let expected = [(StepKind::Probe, true), (StepKind::InContext, false), (StepKind::Application, true)];
                 assert_eq!(steps, expected, "{major}: {linq:?}");
                 assert!(linq.steps[0].what.ends_with("Linq.dll"), "{major}: {linq:?}");
             }
@@ -653,16 +658,19 @@ mod tests {
                 assert_eq!(missing.steps[0].result, "Could not locate assembly", "{major}");
             }
 
-            let unloaded: Vec<_> = outputs.iter().filter_map(|output| match output {
-                Output::Unloaded { assembly, name, .. } => Some((*assembly, simple_name(name))),
-                _ => None,
-            }).collect();
+            let unloaded: Vec<_> = outputs
+                .iter()
+                .filter_map(|output| match output {
+                    Output::Unloaded { assembly, name, .. } => Some((*assembly, simple_name(name))),
+                    _ => None,
+                })
+                .collect();
             assert_eq!(unloaded.len(), 5, "{major}");
             let known = |id| own.iter().any(|load| load.assembly == id && load.collectible);
             assert!(unloaded.iter().all(|(id, name)| *name == "jitter" && known(*id)), "{major}: {unloaded:?}");
 
             let holders = outputs.iter().filter(|output| {
-                matches!(output, Output::Type(load) if load.level == 4 && load.name.contains("Holder`1<Clrscope"))
+                matches!(output, Output::Type(load) if matches!(load.level, 4 | 6) && load.name.contains("Holder`1<Clrscope"))
             });
             assert_eq!(holders.count(), if asked { 8 } else { 0 }, "{major}");
         }
@@ -683,7 +691,10 @@ mod tests {
         assert_eq!((lib.start, lib.duration, lib.own, lib.resolution), (100, Some(40), Some(40), Some(10)));
         assert_eq!((lib.outcome, lib.assembly, lib.precompiled), (Outcome::Loaded, 7, true));
         assert_eq!((lib.name.as_str(), lib.path.as_str()), ("Lib, Version=2.0.0.0", "/app/Lib.dll"));
-        assert_eq!((lib.requested.as_str(), lib.requested_by.as_str()), ("Lib, Version=1.0.0.0", "App, Version=1.0.0.0"));
+        assert_eq!(
+            (lib.requested.as_str(), lib.requested_by.as_str()),
+            ("Lib, Version=1.0.0.0", "App, Version=1.0.0.0")
+        );
         assert_eq!((simple_name(&lib.name), version(&lib.name)), ("Lib", "2.0.0.0"));
         // Nobody told how long that one took.
         assert_eq!((other.start, other.duration, other.path.as_str(), other.requested.as_str()), (120, None, "", ""));
@@ -715,7 +726,8 @@ mod tests {
             (291, 1, answered("D", false, "", false)),
         ]);
         let told: Vec<_> = told.iter().map(|load| (load.name.as_str(), load.outcome, load.duration)).collect();
-        let expected = [("A", Outcome::Known, Some(10)), ("C", Outcome::Failed, Some(10)), ("B", Outcome::Known, Some(10))];
+        let expected =
+            [("A", Outcome::Known, Some(10)), ("C", Outcome::Failed, Some(10)), ("B", Outcome::Known, Some(10))];
         assert_eq!(told, expected);
     }
 
@@ -733,10 +745,13 @@ mod tests {
             (74, 1, type_end(9, "Other")),
             (74, 2, type_end(9, "Other")),
         ]);
-        let told: Vec<_> = outputs.iter().filter_map(|output| match output {
-            Output::Type(load) => Some((load.name.as_str(), load.start, load.duration, load.own)),
-            _ => None,
-        }).collect();
+        let told: Vec<_> = outputs
+            .iter()
+            .filter_map(|output| match output {
+                Output::Type(load) => Some((load.name.as_str(), load.start, load.duration, load.own)),
+                _ => None,
+            })
+            .collect();
         assert_eq!(told, [("Inner", 110, 40, 20), ("Outer", 100, 60, 20), ("Other", 130, 50, 50)]);
     }
 

@@ -5,7 +5,7 @@ use session::{
     Validator,
 };
 
-use crate::{Allocations, Counter, Exceptions, Locks, Profile, Series, SeriesKind, Tables, series::Row};
+use crate::{Allocations, Counter, Exceptions, Jit, Loads, Locks, Profile, Series, SeriesKind, Tables, Unload, series::Row};
 
 /// What to keep of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -104,6 +104,32 @@ impl ProfileBuilder {
                 see(end_of(batch.start, &batch.time_delta));
                 profile.locks.add_batch(batch, inside);
             }
+            SessionRecord::Compilations(batch) => {
+                see(end_of(batch.start, &batch.time_delta));
+                profile.jit.add_batch(batch, inside);
+            }
+            SessionRecord::Precompiled(count) => {
+                see(count.time);
+                if inside(count.time) {
+                    profile.jit.lookups.push(*count);
+                }
+            }
+            SessionRecord::AssemblyLoad(load) => {
+                see(load.time);
+                if inside(load.time) {
+                    profile.loads.add_assembly(load);
+                }
+            }
+            SessionRecord::AssemblyUnload { time, assembly, name } => {
+                see(*time);
+                if inside(*time) {
+                    profile.loads.unloads.push(Unload { time: *time, assembly: *assembly, name: name.clone() });
+                }
+            }
+            SessionRecord::TypeLoads(batch) => {
+                see(end_of(batch.start, &batch.time_delta));
+                profile.loads.add_types(batch, inside);
+            }
             SessionRecord::Counter(counter) => {
                 profile.counters.push(Counter { def: counter.clone(), values: Vec::new() });
             }
@@ -160,6 +186,8 @@ impl ProfileBuilder {
             exceptions: Exceptions::new(start),
             allocations: Allocations::new(start, self.options.keep_samples),
             locks: Locks::new(start, self.options.keep_samples),
+            jit: Jit::new(start, self.options.keep_samples),
+            loads: Loads::new(start, self.options.keep_samples),
             counters: Vec::new(),
             gcs: Vec::new(),
             pauses: Vec::new(),
@@ -192,6 +220,8 @@ impl ProfileBuilder {
             profile.exceptions = Exceptions::new(latest);
             profile.allocations = Allocations::new(latest, self.options.keep_samples);
             profile.locks = Locks::new(latest, self.options.keep_samples);
+            profile.jit = Jit::new(latest, self.options.keep_samples);
+            profile.loads = Loads::new(latest, self.options.keep_samples);
             profile.counters = std::mem::take(&mut old.counters);
             profile.counters.iter_mut().for_each(|counter| counter.values.clear());
             profile.end = old.end.take();
@@ -215,6 +245,8 @@ impl ProfileBuilder {
         profile.exceptions.series.settle();
         profile.allocations.series.settle();
         profile.locks.series.settle();
+        profile.jit.series.settle();
+        profile.loads.series.settle();
         profile.tables = Arc::clone(&self.tables);
         let last = self.latest.max(profile.start);
         let limit = self.options.time.as_ref().map(|time| profile.info.start.saturating_add(time.end));

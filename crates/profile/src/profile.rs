@@ -3,7 +3,7 @@ use std::sync::Arc;
 use session::{FunctionId, GcEvent, Nanos, ObserverStatus, PauseEvent, ProfilerRun, SessionEnd, SessionInfo};
 
 use crate::{
-    Allocations, CallTree, Counter, Estimate, Exceptions, Locks, Series, SeriesKind, Tables, Totals, TreeOptions,
+    Allocations, CallTree, Counter, Estimate, Exceptions, Jit, Loads, Locks, Series, SeriesKind, Tables, Totals, TreeOptions,
 };
 
 /// A recording, ready to be asked.
@@ -27,6 +27,10 @@ pub struct Profile {
     pub allocations: Allocations,
     /// Waits for locks.
     pub locks: Locks,
+    /// Compiled methods.
+    pub jit: Jit,
+    /// Loaded assemblies and types.
+    pub loads: Loads,
     /// What the process counted about itself, in the order of their ids.
     pub counters: Vec<Counter>,
     /// Garbage collections, in the order of their end.
@@ -76,6 +80,8 @@ impl Profile {
             SeriesKind::Exceptions => &self.exceptions.series,
             SeriesKind::Allocations => &self.allocations.series,
             SeriesKind::Locks => &self.locks.series,
+            SeriesKind::Jit => &self.jit.series,
+            SeriesKind::Loads => &self.loads.series,
         }
     }
 

@@ -63,12 +63,23 @@ pub enum SeriesKind {
     Allocations,
     /// Time of waiting for locks.
     Locks,
+    /// Time of compiling.
+    Jit,
+    /// Time of loading assemblies and types.
+    Loads,
 }
 
 impl SeriesKind {
     /// All kinds, in the order of reports.
-    pub const ALL: [SeriesKind; 5] =
-        [SeriesKind::Cpu, SeriesKind::Wall, SeriesKind::Exceptions, SeriesKind::Allocations, SeriesKind::Locks];
+    pub const ALL: [SeriesKind; 7] = [
+        SeriesKind::Cpu,
+        SeriesKind::Wall,
+        SeriesKind::Exceptions,
+        SeriesKind::Allocations,
+        SeriesKind::Locks,
+        SeriesKind::Jit,
+        SeriesKind::Loads,
+    ];
 
     /// Id of the profiler that makes it.
     pub fn id(self) -> &'static str {
@@ -78,13 +89,17 @@ impl SeriesKind {
             SeriesKind::Exceptions => "exceptions",
             SeriesKind::Allocations => "allocations",
             SeriesKind::Locks => "locks",
+            SeriesKind::Jit => "jit",
+            SeriesKind::Loads => "loads",
         }
     }
 
     /// What the weight of a sample counts.
     pub fn value_type(self) -> ValueType {
         let unit = match self {
-            SeriesKind::Cpu | SeriesKind::Wall | SeriesKind::Locks => Unit::Nanoseconds,
+            SeriesKind::Cpu | SeriesKind::Wall | SeriesKind::Locks | SeriesKind::Jit | SeriesKind::Loads => {
+                Unit::Nanoseconds
+            }
             SeriesKind::Exceptions => Unit::Count,
             SeriesKind::Allocations => Unit::Bytes,
         };

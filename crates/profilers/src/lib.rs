@@ -40,7 +40,7 @@ macro_rules! profilers {
     };
 }
 
-profilers!(cpu, wall, exceptions, gc, allocations, locks, counters);
+profilers!(cpu, wall, exceptions, gc, allocations, locks, counters, jit, loads);
 
 /// The profiler of this id.
 pub fn by_id(id: &str) -> Option<&'static ProfilerSpec> {

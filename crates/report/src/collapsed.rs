@@ -14,7 +14,7 @@ pub const EXPORTER: Exporter = Exporter {
 };
 
 /// `thread;root;…;leaf count`: samples for CPU and wall time, exceptions for exceptions, bytes for allocations, nanoseconds
-/// for locks. Never with lines: what reads this format takes each text for a function of its own.
+/// for locks, compilations and loads. Never with lines: what reads this format takes each text for a function of its own.
 fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(), ReportError> {
     let kind = one_kind(profile, options)?;
     let series = profile.series(kind);
@@ -26,7 +26,11 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         .filter_map(|cell| {
             let value = match kind {
                 SeriesKind::Cpu | SeriesKind::Wall => cell.samples.into(),
-                SeriesKind::Exceptions | SeriesKind::Allocations | SeriesKind::Locks => cell.weight,
+                SeriesKind::Exceptions
+                | SeriesKind::Allocations
+                | SeriesKind::Locks
+                | SeriesKind::Jit
+                | SeriesKind::Loads => cell.weight,
             };
             Some((cell.thread.0, tree.node_of(cell.stack)?, value))
         })

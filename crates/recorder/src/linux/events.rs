@@ -7,6 +7,8 @@ use nettrace::{
     allocations::{self, Allocation},
     counters::{self, Counted},
     gc,
+    jit::{self, Compilation},
+    loads::{self, Load, TypeLoad},
     locks::{self, Contention},
 };
 use session::{GcEvent, PauseEvent};
@@ -36,6 +38,15 @@ pub(super) enum FromEvents {
     Pause(PauseEvent),
     Allocation(Allocation),
     Contention(Contention),
+    Compiled(Box<Compilation>),
+    /// Precompiled code was looked for: whether it was found, and how long that took.
+    Lookup(bool, Option<u64>),
+    /// Code of a method was freed.
+    CodeFreed,
+    Loaded(Box<Load>),
+    /// An assembly was unloaded: time, the runtime's number, full name.
+    Unloaded(u64, u64, String),
+    TypeLoaded(TypeLoad),
     /// Values at a time.
     Counted(u64, Vec<Counted>),
     /// The runtime dropped this many events.
@@ -124,12 +135,16 @@ fn read(
 ) {
     let mut collector = gc::Collector::new();
     let mut locks = locks::Collector::new();
+    let mut jit = jit::Collector::new();
+    let mut loads = loads::Collector::new();
     let mut lost = 0;
     loop {
         let more = match reader.next_event() {
             Ok(Some(event)) => {
                 collector.push(&event);
                 locks.push(&event);
+                jit.push(&event);
+                loads.push(&event);
                 if let Some(allocation) = allocations::parse(&event)
                     && sender.send(FromEvents::Allocation(allocation)).is_err()
                 {
@@ -146,11 +161,13 @@ fn read(
             }
             Ok(None) => {
                 collector.finish();
+                loads.finish();
                 false
             }
             Err(error) if error.is_timeout() => true,
             Err(error) => {
                 collector.finish();
+                loads.finish();
                 // Nobody to tell is no error: the recording is over.
                 let _ = sender.send(FromEvents::Failed(format!("the EventPipe stream broke off: {error}")));
                 false
@@ -167,6 +184,26 @@ fn read(
         }
         while let Some(wait) = locks.next_output() {
             if sender.send(FromEvents::Contention(wait)).is_err() {
+                return;
+            }
+        }
+        while let Some(output) = jit.next_output() {
+            let event = match output {
+                jit::Output::Compiled(compiled) => FromEvents::Compiled(compiled),
+                jit::Output::Lookup { found, duration, .. } => FromEvents::Lookup(found, duration),
+                jit::Output::Freed => FromEvents::CodeFreed,
+            };
+            if sender.send(event).is_err() {
+                return;
+            }
+        }
+        while let Some(output) = loads.next_output() {
+            let event = match output {
+                loads::Output::Load(load) => FromEvents::Loaded(load),
+                loads::Output::Unloaded { time, assembly, name } => FromEvents::Unloaded(time, assembly, name),
+                loads::Output::Type(load) => FromEvents::TypeLoaded(load),
+            };
+            if sender.send(event).is_err() {
                 return;
             }
         }

@@ -3,6 +3,7 @@
 mod attach;
 mod cpu;
 mod define;
+mod event_names;
 mod event_samples;
 mod events;
 mod frames;

@@ -14,8 +14,9 @@ use crate::{EngineChoice, Progress, RecordError, SessionSummary, StopHandle, Tim
 use nettrace::counters::{self, Counted};
 use rustix::time::{ClockId, clock_gettime};
 use session::{
-    CounterDef, CounterId, CounterKind, EndReason, ExceptionSample, LiveSink, ObserverStatus, SampleBatch, SessionEnd,
-    SessionError, SessionInfo, SessionRecord, SessionWriter, Sink, StackId, Tee, ThreadId, ThreadState,
+    CounterDef, CounterId, CounterKind, EndReason, ExceptionSample, LiveSink, ObserverStatus, PrecompiledCount,
+    SampleBatch, SessionEnd, SessionError, SessionInfo, SessionRecord, SessionWriter, Sink, StackId, Tee, ThreadId,
+    ThreadState,
 };
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -127,6 +128,8 @@ pub(super) struct Pump {
     requested: HashSet<u64>,
     waiting: VecDeque<Waiting>,
     event_samples: EventSamples,
+    /// Looked for since it was last written.
+    precompiled: PrecompiledCount,
     cpu: Vec<Ready>,
     wall: Vec<Ready>,
     last_wall: Option<u64>,
@@ -161,6 +164,7 @@ impl Pump {
             requested: HashSet::new(),
             waiting: VecDeque::new(),
             event_samples: EventSamples::default(),
+            precompiled: PrecompiledCount::default(),
             cpu: Vec::new(),
             wall: Vec::new(),
             last_wall: None,
@@ -648,6 +652,8 @@ impl Pump {
                 self.write(&SessionRecord::Gc(gc));
             }
             FromEvents::Pause(pause) => self.write(&SessionRecord::Pause(pause)),
+            // Likewise where another profiler listens to more than its own events.
+            FromEvents::Allocation(_) if !self.runs("allocations") => {}
             FromEvents::Allocation(allocation) => {
                 self.count("allocations", 1);
                 self.event_sample(EventSample::Allocation(allocation));
@@ -655,6 +661,27 @@ impl Pump {
             FromEvents::Contention(wait) => {
                 self.count("locks", 1);
                 self.event_sample(EventSample::Contention(wait));
+            }
+            FromEvents::Compiled(compiled) => {
+                self.count("jit", 1);
+                self.event_sample(EventSample::Compiled(compiled));
+            }
+            FromEvents::Lookup(found, duration) => {
+                let count = &mut self.precompiled;
+                *(if found { &mut count.found } else { &mut count.missing }) += 1;
+                count.duration = count.duration.saturating_add(duration.unwrap_or(0));
+            }
+            FromEvents::CodeFreed => self.precompiled.freed += 1,
+            FromEvents::Loaded(load) => {
+                self.count("loads", 1);
+                self.event_sample(EventSample::Loaded(load));
+            }
+            FromEvents::Unloaded(time, assembly, name) => {
+                self.write(&SessionRecord::AssemblyUnload { time, assembly, name });
+            }
+            FromEvents::TypeLoaded(load) => {
+                self.count("loads", 1);
+                self.event_sample(EventSample::TypeLoaded(load));
             }
             FromEvents::Counted(time, counted) => {
                 let came = counted.len() as u64;
@@ -759,6 +786,10 @@ impl Pump {
         self.update_observer();
         let observer = self.observer.clone();
         self.write(&SessionRecord::Observer(observer));
+        let precompiled = std::mem::take(&mut self.precompiled);
+        if precompiled != PrecompiledCount::default() {
+            self.write(&SessionRecord::Precompiled(PrecompiledCount { time: now(), ..precompiled }));
+        }
         let mut samples: Vec<(&'static str, u64)> = self.counts.iter().map(|(id, count)| (*id, *count)).collect();
         samples.sort_unstable();
         let dropped = self.observer.dropped.iter().map(|(_, count)| count).sum();

@@ -94,7 +94,10 @@ fn event_pipe(options: &RecordOptions, major: u16, session: &str) -> EventPipeCo
         }
     }
     // Collections need no stacks, and runtimes that can leave them out should.
-    let stacks = options.profilers.iter().any(|selection| matches!(selection.spec.id, "allocations" | "locks"));
+    let stacks = options
+        .profilers
+        .iter()
+        .any(|selection| matches!(selection.spec.id, "allocations" | "locks" | "jit" | "loads"));
     EventPipeConfig { stacks, ..EventPipeConfig::new(providers) }
 }
 
