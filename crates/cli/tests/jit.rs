@@ -2,7 +2,7 @@
 #![cfg(unix)]
 mod common;
 
-use common::{Report, Running, clrscope, file, run, scratch, wait_until_recording};
+use common::{Fed, Report, Running, clrscope, file, run, scratch, wait_until_recording};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::{path::Path, time::Duration};
@@ -35,7 +35,10 @@ fn check(runtime: Runtime, report: &Report, truth: &Value) {
 
     let dynamic = rows(report, "dynamic_");
     assert_eq!(dynamic.len() as u64, number(&truth["dynamic"], "count"), "{runtime}");
-    assert!(dynamic.iter().all(|(function, row)| function["kind"] == "dynamic" && row["compilations"] == 1), "{runtime}");
+    assert!(
+        dynamic.iter().all(|(function, row)| function["kind"] == "dynamic" && row["compilations"] == 1),
+        "{runtime}"
+    );
     assert!(dynamic.iter().all(|(_, row)| row["tiers"][0]["tier"] == "optimized"), "{runtime}: {:?}", dynamic[0]);
     assert!(number(&jit["dynamic"], "methods") >= dynamic.len() as u64, "{runtime}");
     // Each is compiled where it is called for the first time.
@@ -48,7 +51,9 @@ fn check(runtime: Runtime, report: &Report, truth: &Value) {
     let large = rows(report, "LargeMethod")[0].1;
     let known = &truth["large"];
     assert_eq!(large["il_bytes"], known["il"], "{runtime}: {large}");
-    assert_eq!(large["tiers"], serde_json::json!([{"tier": "min-opt", "compilations": 1}]), "{runtime}: {large}");
+    // Too large to be optimized, which is what its first tier does anyway.
+    assert!(["tier-0", "min-opt"].iter().any(|tier| large["tiers"][0]["tier"] == *tier), "{runtime}: {large}");
+    assert_eq!(large["compilations"], 1, "{runtime}: {large}");
     let (took, most) = (number(large, "time_ns"), number(known, "took_ns"));
     assert!(took <= most && took > most / 2, "{runtime}: {took} of {most} ns");
     assert_eq!(large["blocking_ns"], large["time_ns"], "{runtime}: {large}");
@@ -62,7 +67,8 @@ fn check(runtime: Runtime, report: &Report, truth: &Value) {
     let (function, hot) = rows(report, "Hot")[0];
     assert_eq!(function["type_name"], "Clrscope.Samples.Jitter", "{runtime}");
     assert_eq!((&function["parameters"], &function["kind"]), (&"(int)".into(), &"managed".into()), "{runtime}");
-    let owned = |tiers: &[(&str, bool)]| tiers.iter().map(|(tier, back)| ((*tier).to_owned(), *back)).collect::<Vec<_>>();
+    let owned =
+        |tiers: &[(&str, bool)]| tiers.iter().map(|(tier, back)| ((*tier).to_owned(), *back)).collect::<Vec<_>>();
     let expected = match runtime.major() {
         3 => owned(&[("tier-0", false), ("tier-1", true)]),
         _ => owned(&[("tier-0", false), ("tier-0-instrumented", true), ("tier-1", true)]),
@@ -112,7 +118,9 @@ fn every_compilation_is_told_and_measured() {
         let report = Report::of(&output);
         check(runtime, &report, &truth);
         let page = run(["report", output.to_str().unwrap()]).expect(0).out;
-        for part in ["Compilation", "LargeMethod", "optimized at once", "most often compiled", "Precompiled code was used"] {
+        for part in
+            ["Compilation", "LargeMethod", "optimized at once", "most often compiled", "Precompiled code was used"]
+        {
             assert!(page.contains(part), "{runtime}: `{part}` is missing in {page}");
         }
         let collapsed = run(["report", output.to_str().unwrap(), "--profiler", "jit", "--format", "collapsed"]);
@@ -173,17 +181,43 @@ fn the_application_of_dotnet_10_from_its_start() {
     assert!(process.wait(LIMIT).unwrap().success(), "{}", process.transcript());
     let report = Report::of(&output);
     assert_eq!(report.0["recording"]["dropped"], 0);
+    assert_eq!(report.0["notes"], serde_json::json!([]));
     let jit = &report.0["jit"];
     // Its assemblies are not precompiled.
     assert!(number(&jit["blocking"], "methods") > 3_000, "{}", jit["blocking"]);
-    assert!(number(&jit["background"], "methods") > 50, "{}", jit["background"]);
     let pid = number(&report.0["recording"]["process"], "pid");
-    let main = jit["threads"].as_array().unwrap().iter().find(|thread| {
-        report.0["threads"][number(thread, "thread") as usize]["os_tid"] == pid
-    });
+    let main = jit["threads"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|thread| report.0["threads"][number(thread, "thread") as usize]["os_tid"] == pid);
     assert!(main.is_some_and(|main| number(main, "time_ns") > 100_000_000), "{main:?}");
-    assert!(!rows(&report, "Main").is_empty() || !rows(&report, "<Main>").is_empty(), "the first method of the program");
+    assert!(
+        !rows(&report, "Main").is_empty() || !rows(&report, "<Main>").is_empty(),
+        "the first method of the program"
+    );
     let loads = &report.0["loads"];
     assert!(number(loads, "loaded") > 50 && number(loads, "distinct_types") > 1_000, "{}", loads["loaded"]);
     assert_eq!(loads["timed"], true);
+}
+
+#[test]
+fn the_application_of_dotnet_10_compiles_what_is_hot_again() {
+    let folder = scratch();
+    let output = file(&folder, "azmcp.clrscope");
+    let fed = Fed::start(Runtime::V10.require());
+    let pid = fed.pid.to_string();
+    run(["record", &pid, "-p", "jit", "-d", "8s", "-o", output.to_str().unwrap()]).expect(0);
+    fed.finish();
+    let report = Report::of(&output);
+    let jit = &report.0["jit"];
+    assert_eq!(report.0["recording"]["dropped"], 0);
+    assert!(number(&jit["background"], "methods") > 20, "{}", jit["tiers"]);
+    let tier_1 = jit["tiers"].as_array().unwrap().iter().find(|tier| tier["tier"] == "tier-1");
+    assert!(tier_1.is_some_and(|tier| number(tier, "methods") > 20), "{}", jit["tiers"]);
+    // Named as the agent knows them, with their modules.
+    let compiled = rows(&report, "").into_iter().filter(|(function, _)| function["kind"] == "managed");
+    assert!(
+        compiled.clone().count() > 20 && compiled.filter(|(function, _)| function["module"].is_null()).count() == 0
+    );
 }

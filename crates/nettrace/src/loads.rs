@@ -21,6 +21,9 @@ const MAX_ANSWERED: usize = 32;
 const MAX_STEPS: usize = 64;
 const MAX_ASSEMBLIES: usize = 1 << 16;
 
+/// Flag of an assembly that can be unloaded.
+const COLLECTIBLE: u32 = 0x8;
+
 /// How long after a request was answered its assembly may be loaded, nanoseconds of the stream's clock.
 const LOAD_LIMIT: u64 = 1_000_000_000;
 
@@ -234,8 +237,11 @@ impl Collector {
             152 => self.module(fields, time, thread)?,
             154 => self.assembly(fields, time, thread, stack)?,
             155 => {
-                let (assembly, _, name) = assembly_fields(fields)?;
-                self.output.push_back(Output::Unloaded { time, assembly, name });
+                let (assembly, flags, name) = assembly_fields(fields)?;
+                // Some runtimes tell it of all assemblies when the process ends.
+                if flags & COLLECTIBLE != 0 {
+                    self.output.push_back(Output::Unloaded { time, assembly, name });
+                }
             }
             290 => of_thread.requested(fields, time, thread, stack)?,
             291 => {
@@ -340,7 +346,6 @@ impl Load {
     /// What `AssemblyLoad` says.
     fn loaded(&mut self, assembly: u64, name: String, flags: u32) {
         const DYNAMIC: u32 = 0x2;
-        const COLLECTIBLE: u32 = 0x8;
         const PRECOMPILED: u32 = 0x10;
         self.outcome = Outcome::Loaded;
         (self.assembly, self.name) = (assembly, name);

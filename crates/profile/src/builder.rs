@@ -5,7 +5,9 @@ use session::{
     Validator,
 };
 
-use crate::{Allocations, Counter, Exceptions, Jit, Loads, Locks, Profile, Series, SeriesKind, Tables, Unload, series::Row};
+use crate::{
+    Allocations, Counter, Exceptions, Jit, Loads, Locks, Profile, Series, SeriesKind, Tables, Unload, series::Row,
+};
 
 /// What to keep of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

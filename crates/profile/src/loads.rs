@@ -135,7 +135,8 @@ impl Profile {
     /// Sums of loads.
     pub fn load_summary(&self) -> LoadSummary {
         let assemblies = &self.loads.assemblies;
-        let count = |wanted: &dyn Fn(&AssemblyLoad) -> bool| assemblies.iter().filter(|load| wanted(load)).count() as u64;
+        let count =
+            |wanted: &dyn Fn(&AssemblyLoad) -> bool| assemblies.iter().filter(|load| wanted(load)).count() as u64;
         let time = |wanted: &dyn Fn(&AssemblyLoad) -> bool| {
             let of = assemblies.iter().filter(|load| wanted(load)).filter_map(|load| load.own);
             of.fold(0_u64, u64::saturating_add)

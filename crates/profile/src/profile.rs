@@ -3,7 +3,8 @@ use std::sync::Arc;
 use session::{FunctionId, GcEvent, Nanos, ObserverStatus, PauseEvent, ProfilerRun, SessionEnd, SessionInfo};
 
 use crate::{
-    Allocations, CallTree, Counter, Estimate, Exceptions, Jit, Loads, Locks, Series, SeriesKind, Tables, Totals, TreeOptions,
+    Allocations, CallTree, Counter, Estimate, Exceptions, Jit, Loads, Locks, Series, SeriesKind, Tables, Totals,
+    TreeOptions,
 };
 
 /// A recording, ready to be asked.

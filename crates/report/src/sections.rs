@@ -1,8 +1,8 @@
 //! What text and Markdown both say: sections of sentences and tables.
 
 use profile::{
-    CallTree, HEAPS, JitRow, JitTotals, NameStyle, OBJECT_HEAPS, PROFILER_PAUSE, Place, Profile, STATES, SeriesKind, Totals,
-    TreeOptions,
+    CallTree, HEAPS, JitRow, JitTotals, NameStyle, OBJECT_HEAPS, PROFILER_PAUSE, Place, Profile, STATES, SeriesKind,
+    Totals, TreeOptions,
     session::{
         AllocationHeap, AllocationSampling, AssemblyLoad, CounterDef, CounterKind, FunctionId, FunctionKind, JitTier,
         LoadOutcome, PrecompiledCode, ThreadId, ThreadState, TypeId,
@@ -717,7 +717,11 @@ fn jit(profile: &Profile, options: &Options) -> Section {
     let summary = profile.jit_summary();
     let lookups = profile.jit.lookups();
     if lookups.found + lookups.missing > 0 {
-        let took = if lookups.duration > 0 { format!(", found in {}", format::duration(lookups.duration)) } else { String::new() };
+        let took = if lookups.duration > 0 {
+            format!(", found in {}", format::duration(lookups.duration))
+        } else {
+            String::new()
+        };
         section.lead.push(format!(
             "Precompiled code was used for {}{took}; {} had none that could be used.",
             format::counted(lookups.found, "method"),
@@ -728,11 +732,15 @@ fn jit(profile: &Profile, options: &Options) -> Section {
         section.lead.insert(0, "No method was compiled.".to_owned());
         return section;
     }
-    let of = |sums: &JitTotals| format!("{} in {}", format::count(sums.totals.samples), format::duration(sums.totals.weight));
-    let main = summary.by_thread.iter().find(|(thread, _)| profile.tables.threads[thread.index()].os_tid == profile.info.pid);
+    let of = |sums: &JitTotals| match sums.totals.samples {
+        0 => "none".to_owned(),
+        samples => format!("{} in {}", format::count(samples), format::duration(sums.totals.weight)),
+    };
+    let main =
+        summary.by_thread.iter().find(|(thread, _)| profile.tables.threads[thread.index()].os_tid == profile.info.pid);
     let of_main = main.map(|(_, sums)| format!(", {} of it on the main thread", format::duration(sums.weight)));
     section.lead.insert(0, format!(
-        "{} in {}, {} in the mean over the recording; threads waited for {}{}; {} in the background. {} of IL became {} of code.",
+        "{} in {}, {} in the mean over the recording; threads waited for {}{}; in the background {}. {} of IL became {} of code.",
         format::counted(summary.all.totals.samples, "compilation"),
         format::duration(summary.all.totals.weight),
         format::rate(summary.all.totals.samples as f64 / (profile.duration().max(1) as f64 / 1e9)),
@@ -846,7 +854,10 @@ fn jit(profile: &Profile, options: &Options) -> Section {
     }
     let mut without: Vec<&JitRow> = rows
         .iter()
-        .filter(|row| row.precompiled != PrecompiledCode::NotSought && profile.tables.function(row.function).kind == FunctionKind::Managed)
+        .filter(|row| {
+            row.precompiled != PrecompiledCode::NotSought
+                && profile.tables.function(row.function).kind == FunctionKind::Managed
+        })
         .collect();
     without.truncate(options.rows.min(10));
     if !without.is_empty() {
@@ -933,7 +944,8 @@ fn loads(profile: &Profile, options: &Options) -> Section {
                 .to_owned(),
         );
     }
-    let main = summary.by_thread.iter().find(|(thread, ..)| profile.tables.threads[thread.index()].os_tid == profile.info.pid);
+    let main =
+        summary.by_thread.iter().find(|(thread, ..)| profile.tables.threads[thread.index()].os_tid == profile.info.pid);
     if let (Some((_, assemblies, types)), true) = (main, summary.timed) {
         section.lead.push(format!(
             "The main thread waited {} for assemblies and {} for types.",
@@ -946,10 +958,15 @@ fn loads(profile: &Profile, options: &Options) -> Section {
     let at = |load: &AssemblyLoad| Cell::text(format::duration(load.time.saturating_sub(profile.info.start)));
     let caller = |stack| {
         let place = profile.tables.place(stack);
-        let forms = [NameStyle::PLAIN, NameStyle::SHORT].map(|style| profile.tables.function_name(place.function, style));
+        if !profile.tables.is_managed(place.function) {
+            return Cell::text("the runtime itself");
+        }
+        let forms =
+            [NameStyle::PLAIN, NameStyle::SHORT].map(|style| profile.tables.function_name(place.function, style));
         with_place(Cell::Name { forms: forms.to_vec(), place: None }, profile, options, place.line)
     };
-    let mut loaded: Vec<&AssemblyLoad> = loads.assemblies.iter().filter(|load| load.outcome == LoadOutcome::Loaded).collect();
+    let mut loaded: Vec<&AssemblyLoad> =
+        loads.assemblies.iter().filter(|load| load.outcome == LoadOutcome::Loaded).collect();
     loaded.sort_by_key(|load| (std::cmp::Reverse(load.own), load.time));
     let rows = loaded.iter().take(options.rows).map(|load| {
         let (simple, version) = assembly_name(&load.name);
@@ -978,7 +995,8 @@ fn loads(profile: &Profile, options: &Options) -> Section {
         ];
         section.tables.push(Table { columns, rows: rows.collect() });
     }
-    let mut failed: Vec<&AssemblyLoad> = loads.assemblies.iter().filter(|load| load.outcome == LoadOutcome::Failed).collect();
+    let mut failed: Vec<&AssemblyLoad> =
+        loads.assemblies.iter().filter(|load| load.outcome == LoadOutcome::Failed).collect();
     failed.sort_by_key(|load| (std::cmp::Reverse(load.own), load.time));
     let rows = failed.iter().take(options.rows).map(|load| {
         vec![
@@ -1013,7 +1031,8 @@ fn loads(profile: &Profile, options: &Options) -> Section {
     let types = profile.type_load_rows();
     let rows = types.iter().take(options.rows.min(15)).map(|row| {
         let place = row.called_at.map(|place| {
-            let forms = [NameStyle::PLAIN, NameStyle::SHORT].map(|style| profile.tables.function_name(place.function, style));
+            let forms =
+                [NameStyle::PLAIN, NameStyle::SHORT].map(|style| profile.tables.function_name(place.function, style));
             with_place(Cell::Name { forms: forms.to_vec(), place: None }, profile, options, place.line)
         });
         vec![
@@ -1025,7 +1044,13 @@ fn loads(profile: &Profile, options: &Options) -> Section {
         ]
     });
     if !types.is_empty() {
-        let columns = vec![right("took"), right("longest, with all in it"), right("steps"), left("type"), left("mostly for a call in")];
+        let columns = vec![
+            right("took"),
+            right("longest, with all in it"),
+            right("steps"),
+            left("type"),
+            left("mostly for a call in"),
+        ];
         section.tables.push(Table { columns, rows: rows.collect() });
     }
     if summary.timed && summary.by_thread.len() > 1 {
@@ -1038,7 +1063,8 @@ fn loads(profile: &Profile, options: &Options) -> Section {
                 Cell::text(profile.tables.thread_name(*thread)),
             ]
         });
-        let columns = vec![right("for assemblies"), right("requests"), right("for types"), right("steps"), left("thread")];
+        let columns =
+            vec![right("for assemblies"), right("requests"), right("for types"), right("steps"), left("thread")];
         section.tables.push(Table { columns, rows: rows.collect() });
     }
     section

@@ -464,7 +464,7 @@ pub enum CounterKind {
     Rate,
 }
 
-/// How thoroughly a method was compiled.
+/// How thoroughly a method was compiled, in the order in which tiers follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum JitTier {
     /// Not told.
@@ -475,14 +475,14 @@ pub enum JitTier {
     Optimized,
     /// Quickly, as the first of tiers.
     Quick,
-    /// With all optimizations, as the last of tiers.
-    Tier1,
-    /// The same for a method in the middle of a loop (on-stack replacement).
-    Tier1Osr,
     /// Quickly, with counters for what the last tier wants to know.
     QuickInstrumented,
     /// With optimizations and such counters: for methods whose precompiled code is hot.
     Tier1Instrumented,
+    /// With all optimizations, as the last of tiers.
+    Tier1,
+    /// The same for a method in the middle of a loop (on-stack replacement).
+    Tier1Osr,
 }
 
 /// What became of the precompiled (ready-to-run) code of a method that was compiled.

@@ -214,7 +214,9 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                     batch.il_size.push(size);
                     batch.native_size.push(size);
                     batch.background.push(background);
-                    batch.precompiled.push([PrecompiledCode::NotSought, PrecompiledCode::Rejected][usize::from(tier % 2)]);
+                    batch
+                        .precompiled
+                        .push([PrecompiledCode::NotSought, PrecompiledCode::Rejected][usize::from(tier % 2)]);
                     batch.truncated.push(background);
                 }
                 SessionRecord::Compilations(batch)

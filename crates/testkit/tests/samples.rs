@@ -107,7 +107,11 @@ fn locker_waits_as_promised() {
 fn jitter_compiles_and_loads_as_promised() {
     for runtime in sample_runtimes() {
         let truth = truth_of("jitter", runtime, &["--methods", "20", "--loads", "3"]);
-        assert_eq!((&truth["dynamic"]["count"], &truth["generic"]["count"]), (&20.into(), &8.into()), "{runtime}: {truth}");
+        assert_eq!(
+            (&truth["dynamic"]["count"], &truth["generic"]["count"]),
+            (&20.into(), &8.into()),
+            "{runtime}: {truth}"
+        );
         let lists = ["files", "emitted", "failed"].map(|list| truth[list].as_array().map(Vec::len));
         assert_eq!(lists, [Some(3); 3], "{runtime}: {truth}");
         // Contexts are really unloaded.

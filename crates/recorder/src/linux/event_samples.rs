@@ -14,8 +14,8 @@ use nettrace::{
     locks::Contention,
 };
 use session::{
-    AllocationBatch, AllocationHeap, AllocationSampling, AssemblyLoad, CompilationBatch, ContentionBatch, FunctionId, FunctionKind,
-    JitTier, LoadOutcome, LoadStep, PrecompiledCode, SessionRecord, StackId, ThreadId, TypeLoadBatch,
+    AllocationBatch, AllocationHeap, AllocationSampling, AssemblyLoad, CompilationBatch, ContentionBatch, FunctionId,
+    FunctionKind, JitTier, LoadOutcome, LoadStep, PrecompiledCode, SessionRecord, StackId, ThreadId, TypeLoadBatch,
 };
 use std::{
     collections::{HashMap, VecDeque},
