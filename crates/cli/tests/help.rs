@@ -83,7 +83,9 @@ fn profilers_are_those_of_the_registry() {
             "threadpool",
             "heap",
             "calls",
-            "transitions"
+            "transitions",
+            "jit",
+            "loads"
         ]
     );
     let wall = run(["profilers", "wall", "--json"]).expect(0).json();

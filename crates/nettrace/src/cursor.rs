@@ -74,6 +74,27 @@ impl<'a> Cursor<'a> {
         }
         Some(String::from_utf16_lossy(&units))
     }
+
+    /// Passes over UTF-16 up to a NUL, of at most `limit` units.
+    pub fn skip_utf16z(&mut self, limit: usize) -> Option<()> {
+        (0..=limit).find_map(|_| match self.u16() {
+            Some(0) => Some(Some(())),
+            Some(_) => None,
+            None => Some(None),
+        })?
+    }
+}
+
+/// Events as they were recorded: one a line, with time, thread, number, and fields in hexadecimal digits.
+#[cfg(test)]
+pub(crate) fn recorded(lines: &str) -> Vec<(u64, u64, u32, Vec<u8>)> {
+    let line = |line: &str| {
+        let [time, thread, id, digits] = line.split(' ').collect::<Vec<_>>().try_into().unwrap();
+        let digits: Vec<u8> = digits.chars().map(|digit| digit.to_digit(16).unwrap() as u8).collect();
+        let bytes = digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect();
+        (time.parse().unwrap(), thread.parse().unwrap(), id.parse().unwrap(), bytes)
+    };
+    lines.lines().map(line).collect()
 }
 
 #[cfg(test)]
@@ -97,5 +118,9 @@ mod tests {
         assert_eq!(Cursor(b"a\0b\0\0\0rest").utf16z(10).as_deref(), Some("ab"));
         assert_eq!(Cursor(b"a\0b\0\0\0").utf16z(1), None);
         assert_eq!(Cursor(b"a\0b\0").utf16z(10), None);
+        let mut cursor = Cursor(b"a\0b\0\0\0rest");
+        assert_eq!((cursor.skip_utf16z(10), cursor.0), (Some(()), b"rest".as_slice()));
+        assert_eq!(Cursor(b"a\0b\0\0\0").skip_utf16z(1), None);
+        assert_eq!(Cursor(b"a\0b\0").skip_utf16z(10), None);
     }
 }

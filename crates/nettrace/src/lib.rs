@@ -8,6 +8,8 @@
 //! - [`locks::Collector`]: waits for locks.
 //! - [`threads::Collector`]: threads as they are created.
 //! - [`thread_pool`]: what the thread pool does with its workers.
+//! - [`jit::Collector`]: compiled methods.
+//! - [`loads::Collector`]: loaded assemblies, modules and types.
 //!
 //! Hostile or damaged input gives an [`Error`]: never a panic, never memory beyond the stated limits.
 //!
@@ -22,6 +24,8 @@ mod cursor;
 mod error;
 mod field;
 pub mod gc;
+pub mod jit;
+pub mod loads;
 pub mod locks;
 mod reader;
 pub mod runtime;

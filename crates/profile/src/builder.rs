@@ -5,7 +5,10 @@ use session::{
     ThreadState, Validator,
 };
 
-use crate::{Allocations, Counter, Exceptions, Locks, Pool, Profile, Series, SeriesKind, Tables, Threads, series::Row};
+use crate::{
+    Allocations, Counter, Exceptions, Jit, Loads, Locks, Pool, Profile, Series, SeriesKind, Tables, Threads, Unload,
+    series::Row,
+};
 
 /// What to keep of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -114,6 +117,32 @@ impl ProfileBuilder {
                     series.add_calls(batch);
                 }
             }
+            SessionRecord::Compilations(batch) => {
+                see(end_of(batch.start, &batch.time_delta));
+                profile.jit.add_batch(batch, inside);
+            }
+            SessionRecord::Precompiled(count) => {
+                see(count.time);
+                if inside(count.time) {
+                    profile.jit.lookups.push(*count);
+                }
+            }
+            SessionRecord::AssemblyLoad(load) => {
+                see(load.time);
+                if inside(load.time) {
+                    profile.loads.add_assembly(load);
+                }
+            }
+            SessionRecord::AssemblyUnload { time, assembly, name } => {
+                see(*time);
+                if inside(*time) {
+                    profile.loads.unloads.push(Unload { time: *time, assembly: *assembly, name: name.clone() });
+                }
+            }
+            SessionRecord::TypeLoads(batch) => {
+                see(end_of(batch.start, &batch.time_delta));
+                profile.loads.add_types(batch, inside);
+            }
             SessionRecord::Counter(counter) => {
                 profile.counters.push(Counter { def: counter.clone(), values: Vec::new() });
             }
@@ -200,6 +229,8 @@ impl ProfileBuilder {
             // Never singly: there are too many of them.
             calls: Series::new(SeriesKind::Calls, start, false),
             transitions: Series::new(SeriesKind::Transitions, start, false),
+            jit: Jit::new(start, self.options.keep_samples),
+            loads: Loads::new(start, self.options.keep_samples),
             counters: Vec::new(),
             threads: Threads::new(start),
             pool: Pool::new(start, self.options.keep_samples),
@@ -238,6 +269,8 @@ impl ProfileBuilder {
             profile.pool = Pool::new(latest, self.options.keep_samples);
             profile.calls = Series::new(SeriesKind::Calls, latest, false);
             profile.transitions = Series::new(SeriesKind::Transitions, latest, false);
+            profile.jit = Jit::new(latest, self.options.keep_samples);
+            profile.loads = Loads::new(latest, self.options.keep_samples);
             profile.counters = std::mem::take(&mut old.counters);
             profile.counters.iter_mut().for_each(|counter| counter.values.clear());
             profile.end = old.end.take();
@@ -265,6 +298,8 @@ impl ProfileBuilder {
         profile.pool.series.settle();
         profile.calls.settle();
         profile.transitions.settle();
+        profile.jit.series.settle();
+        profile.loads.series.settle();
         profile.tables = Arc::clone(&self.tables);
         let last = self.latest.max(profile.start);
         let limit = self.options.time.as_ref().map(|time| profile.info.start.saturating_add(time.end));

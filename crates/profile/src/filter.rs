@@ -2,7 +2,7 @@ use std::ops::Range;
 
 use session::{Nanos, StackId, ThreadId, ThreadState};
 
-use crate::{Allocations, Locks, NameStyle, Pool, Profile, Series, Tables, names::state_id, series::Row};
+use crate::{Allocations, Jit, Loads, Locks, NameStyle, Pool, Profile, Series, Tables, names::state_id, series::Row};
 
 /// What to keep. All that is set must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -191,6 +191,27 @@ impl Profile {
         }
         profile.pool.series.settle();
         profile.pool.events.extend(self.pool.events.iter().filter(|event| sieve.takes_time(event.time)).cloned());
+        profile.jit = Jit::new(start, keeps(&self.jit.series));
+        for one in &self.jit.compilations {
+            if sieve.takes_time(one.time) && sieve.takes(one.thread, one.stack, ThreadState::Running) {
+                profile.jit.add(*one);
+            }
+        }
+        profile.jit.series.settle();
+        profile.jit.lookups.extend(self.jit.lookups.iter().filter(|count| sieve.takes_time(count.time)));
+        profile.loads = Loads::new(start, keeps(&self.loads.series));
+        for load in &self.loads.assemblies {
+            if sieve.takes_time(load.time) && sieve.takes(load.thread, load.stack, ThreadState::Running) {
+                profile.loads.add_assembly(load);
+            }
+        }
+        for load in &self.loads.types {
+            if sieve.takes_time(load.time) && sieve.takes(load.thread, load.stack, ThreadState::Running) {
+                profile.loads.add_type(*load);
+            }
+        }
+        profile.loads.series.settle();
+        profile.loads.unloads.extend(self.loads.unloads.iter().filter(|unload| sieve.takes_time(unload.time)).cloned());
         for counter in &mut profile.counters {
             counter.values.retain(|(time, _)| sieve.takes_time(*time));
         }

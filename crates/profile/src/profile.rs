@@ -3,8 +3,8 @@ use std::sync::Arc;
 use session::{FunctionId, GcEvent, Nanos, ObserverStatus, PauseEvent, ProfilerRun, SessionEnd, SessionInfo};
 
 use crate::{
-    Allocations, CallTree, Counter, Estimate, Exceptions, Locks, Pool, Series, SeriesKind, Tables, Threads, Totals,
-    TreeOptions,
+    Allocations, CallTree, Counter, Estimate, Exceptions, Jit, Loads, Locks, Pool, Series, SeriesKind, Tables, Threads,
+    Totals, TreeOptions,
 };
 
 /// A recording, ready to be asked.
@@ -32,6 +32,10 @@ pub struct Profile {
     pub calls: Series,
     /// Calls between managed and native code: a sample is a call.
     pub transitions: Series,
+    /// Compiled methods.
+    pub jit: Jit,
+    /// Loaded assemblies and types.
+    pub loads: Loads,
     /// What the process counted about itself, in the order of their ids.
     pub counters: Vec<Counter>,
     /// Looks at all threads.
@@ -89,6 +93,8 @@ impl Profile {
             SeriesKind::Pool => &self.pool.series,
             SeriesKind::Calls => &self.calls,
             SeriesKind::Transitions => &self.transitions,
+            SeriesKind::Jit => &self.jit.series,
+            SeriesKind::Loads => &self.loads.series,
         }
     }
 

@@ -71,11 +71,15 @@ pub enum SeriesKind {
     Calls,
     /// Time in native code that managed code has called and the other way round, every call.
     Transitions,
+    /// Time of compiling.
+    Jit,
+    /// Time of loading assemblies and types.
+    Loads,
 }
 
 impl SeriesKind {
     /// All kinds, in the order of reports.
-    pub const ALL: [SeriesKind; 9] = [
+    pub const ALL: [SeriesKind; 11] = [
         SeriesKind::Cpu,
         SeriesKind::Wall,
         SeriesKind::Exceptions,
@@ -85,6 +89,8 @@ impl SeriesKind {
         SeriesKind::Pool,
         SeriesKind::Calls,
         SeriesKind::Transitions,
+        SeriesKind::Jit,
+        SeriesKind::Loads,
     ];
 
     /// Whether its samples are calls, all of them: shares are no estimates, and the number of samples with a stack is the
@@ -105,6 +111,8 @@ impl SeriesKind {
             SeriesKind::Pool => "threadpool",
             SeriesKind::Calls => "calls",
             SeriesKind::Transitions => "transitions",
+            SeriesKind::Jit => "jit",
+            SeriesKind::Loads => "loads",
         }
     }
 
@@ -112,7 +120,7 @@ impl SeriesKind {
     pub fn value_type(self) -> ValueType {
         let unit = match self {
             SeriesKind::Cpu | SeriesKind::Wall | SeriesKind::Locks | SeriesKind::Pool => Unit::Nanoseconds,
-            SeriesKind::Calls | SeriesKind::Transitions => Unit::Nanoseconds,
+            SeriesKind::Calls | SeriesKind::Transitions | SeriesKind::Jit | SeriesKind::Loads => Unit::Nanoseconds,
             SeriesKind::Exceptions | SeriesKind::Threads => Unit::Count,
             SeriesKind::Allocations => Unit::Bytes,
         };

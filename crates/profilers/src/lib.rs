@@ -40,7 +40,22 @@ macro_rules! profilers {
     };
 }
 
-profilers!(cpu, wall, exceptions, gc, allocations, locks, counters, threads, threadpool, heap, calls, transitions);
+profilers!(
+    cpu,
+    wall,
+    exceptions,
+    gc,
+    allocations,
+    locks,
+    counters,
+    threads,
+    threadpool,
+    heap,
+    calls,
+    transitions,
+    jit,
+    loads
+);
 
 /// The profiler of this id.
 pub fn by_id(id: &str) -> Option<&'static ProfilerSpec> {

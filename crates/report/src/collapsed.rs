@@ -14,8 +14,8 @@ pub const EXPORTER: Exporter = Exporter {
 };
 
 /// `thread;root;…;leaf count`: samples for CPU and wall time, exceptions for exceptions, bytes for allocations, nanoseconds
-/// for locks, the thread pool, calls and transitions, threads for threads. Never with lines: what reads this format takes
-/// each text for a function of its own.
+/// for locks, the thread pool, calls, transitions, compilations and loads, threads for threads. Never with lines: what
+/// reads this format takes each text for a function of its own.
 fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(), ReportError> {
     let kind = one_kind(profile, options)?;
     let series = profile.series(kind);
@@ -29,6 +29,7 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
                 SeriesKind::Cpu | SeriesKind::Wall => cell.samples.into(),
                 SeriesKind::Exceptions | SeriesKind::Allocations | SeriesKind::Locks => cell.weight,
                 SeriesKind::Threads | SeriesKind::Pool | SeriesKind::Calls | SeriesKind::Transitions => cell.weight,
+                SeriesKind::Jit | SeriesKind::Loads => cell.weight,
             };
             Some((cell.thread.0, tree.node_of(cell.stack)?, value))
         })

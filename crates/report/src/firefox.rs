@@ -181,6 +181,25 @@ impl Writer<'_> {
         handle
     }
 
+    /// Marks what a thread did for some time, with the stack that led to it.
+    fn interval(
+        &mut self,
+        tracks: &mut HashMap<ThreadId, Track>,
+        thread: ThreadId,
+        stack: StackId,
+        name: &str,
+        detail: &str,
+        (from, to): (Nanos, Nanos),
+    ) {
+        let Some(track) = tracks.get_mut(&thread) else { return };
+        let (name, detail) = (self.out.intern_string(name), self.out.intern_string(detail));
+        let marker = PauseMarker { name, category: CategoryHandle::OTHER, detail };
+        let timing = MarkerTiming::Interval(self.time(from), self.time(to));
+        let handle = self.out.add_marker(track.handle, timing, marker);
+        let stack = self.stack(track, stack);
+        self.out.set_marker_stack(track.handle, handle, stack);
+    }
+
     fn samples(&mut self, kind: SeriesKind) {
         let info = &self.profile.info;
         let start = self.time(self.profile.start);
@@ -224,6 +243,29 @@ impl Writer<'_> {
                     let handle = self.out.add_marker(track.handle, MarkerTiming::Interval(from, to), marker);
                     let stack = self.stack(track, wait.stack);
                     self.out.set_marker_stack(track.handle, handle, stack);
+                }
+            }
+            // Intervals, as waits for locks are.
+            (_, SeriesKind::Jit) => {
+                for one in &profile.jit.compilations {
+                    self.sample(&mut tracks, one.thread, one.stack, one.time, 0, 1);
+                    let method = profile.compiled_function(one);
+                    let detail = profile.tables.function_name(method, self.options.names);
+                    let to = one.time.saturating_add(one.duration.unwrap_or(0));
+                    self.interval(&mut tracks, one.thread, one.stack, "Compilation", &detail, (one.time, to));
+                }
+            }
+            (_, SeriesKind::Loads) => {
+                for load in &profile.loads.assemblies {
+                    self.sample(&mut tracks, load.thread, load.stack, load.time, 0, 1);
+                    let to = load.time.saturating_add(load.duration.unwrap_or(0));
+                    self.interval(&mut tracks, load.thread, load.stack, "Assembly load", &load.name, (load.time, to));
+                }
+                for load in &profile.loads.types {
+                    self.sample(&mut tracks, load.thread, load.stack, load.time, 0, 1);
+                    let detail = profile.tables.ty(load.ty).name.clone();
+                    let times = (load.time, load.time.saturating_add(load.duration));
+                    self.interval(&mut tracks, load.thread, load.stack, "Type load", &detail, times);
                 }
             }
             (Some(table), _) => {

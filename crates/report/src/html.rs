@@ -3,9 +3,11 @@
 use std::{collections::HashMap, io::Write};
 
 use profile::{
-    Amount, CallTree, NONE, NameStyle, OBJECT_HEAPS, Place, Profile, STATES, SeriesKind, Standing, Starter, TreeOptions, Unit,
-    WaitTimes, pause_length,
-    session::{AllocationSampling, CounterKind, FunctionId, FunctionKind, Nanos, StackId, ThreadState, TypeId},
+    Amount, CallTree, JitTotals, NONE, NameStyle, OBJECT_HEAPS, Place, Profile, STATES, SeriesKind, Standing, Starter, TreeOptions,
+    Unit, WaitTimes, pause_length,
+    session::{
+        AllocationSampling, AssemblyLoad, CounterKind, FunctionId, FunctionKind, LoadOutcome, Nanos, StackId, ThreadState, TypeId,
+    },
     state_index, state_machine_id,
 };
 use serde::Serialize;
@@ -13,7 +15,10 @@ use serde_json::{Value, json};
 
 use crate::{
     Exporter, Options, ReportError, format, kinds,
-    sections::{POOL_COUNTERS, heap_word, pool_verdict, role_word, standing_word, state_word, waited_for},
+    sections::{
+        POOL_COUNTERS, assembly_name, heap_word, load_word, pool_verdict, precompiled_word, role_word, standing_word, state_word,
+        tier_word, waited_for,
+    },
 };
 
 pub const EXPORTER: Exporter = Exporter {
@@ -83,6 +88,8 @@ struct Page {
     gc: Value,
     allocations: Value,
     locks: Value,
+    jit: Value,
+    loads: Value,
     counters: Value,
     looks: Value,
     pool: Value,
@@ -634,6 +641,118 @@ fn locks(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> V
     })
 }
 
+/// Parts of the line of compilations over time.
+const JIT_PARTS: usize = 120;
+
+fn jit(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Value {
+    let nanos = |nanos: u64| nanos as f64 / 1e3;
+    let sums = |sums: &JitTotals| json!([sums.totals.samples, nanos(sums.totals.weight), sums.il, sums.native]);
+    let summary = profile.jit_summary();
+    let lookups = profile.jit.lookups();
+    let rows = profile.jit_rows();
+    let shown = rows.iter().take(MOST_ROWS).map(|row| {
+        let (file, line) = interner.line(row.called_at.and_then(|place| place.line).filter(|_| options.lines));
+        json!({
+            "function": interner.function(row.function),
+            "sums": sums(&row.sums),
+            "blocking": nanos(row.blocking),
+            "longest": nanos(row.longest),
+            "methods": row.methods,
+            "most": row.most,
+            "tiers": row.tiers.iter().map(|(tier, count)| json!([tier_word(*tier), count])).collect::<Vec<_>>(),
+            "precompiled": precompiled_word(row.precompiled),
+            "at": row.called_at.map(|place| interner.function(place.function)),
+            "file": file,
+            "line": line,
+        })
+    });
+    let shown: Vec<Value> = shown.collect();
+    let part = profile.duration() as f64 / 1e3 / JIT_PARTS as f64;
+    let over_time = profile.jit_over_time(JIT_PARTS).into_iter().enumerate();
+    json!({
+        "on": profile.run("jit").is_some() || !rows.is_empty(),
+        "all": sums(&summary.all),
+        "blocking": sums(&summary.blocking),
+        "background": sums(&summary.background),
+        "again": sums(&summary.again),
+        "missing": sums(&summary.missing),
+        "rejected": sums(&summary.rejected),
+        "dynamic": sums(&summary.dynamic),
+        "tiers": summary.tiers.iter().map(|(tier, of)| json!([tier_word(*tier), sums(of)])).collect::<Vec<_>>(),
+        "threads": summary.by_thread.iter().take(MOST_ROWS).map(|(thread, sums)| json!([
+            profile.tables.thread_name(*thread), sums.samples, nanos(sums.weight),
+        ])).collect::<Vec<_>>(),
+        "found": lookups.found,
+        "lookups": lookups.found.saturating_add(lookups.missing),
+        "overTime": over_time.map(|(index, sums)| json!([part * index as f64, sums.samples as f64 / (part / 1e6).max(1e-9)])).collect::<Vec<_>>(),
+        "rows": shown,
+    })
+}
+
+fn loads(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Value {
+    let nanos = |nanos: u64| nanos as f64 / 1e3;
+    let summary = profile.load_summary();
+    // By the time they took; where that is not told, as they came.
+    let mut assemblies: Vec<&AssemblyLoad> = profile.loads.assemblies.iter().collect();
+    assemblies.sort_by_key(|load| (load.outcome == LoadOutcome::Known, std::cmp::Reverse(load.own), load.time));
+    let assemblies: Vec<Value> = assemblies
+        .into_iter()
+        .take(MOST_ROWS)
+        .map(|load| {
+            let place = profile.tables.place(load.stack);
+            let (file, line) = interner.line(place.line.filter(|_| options.lines));
+            let (name, version) = assembly_name(&load.name);
+            json!({
+                "time": micros(profile, load.time),
+                "own": load.own.map(nanos),
+                "resolution": load.resolution.map(nanos),
+                "name": name,
+                "version": version,
+                "path": load.path,
+                "outcome": load_word(load),
+                "failed": load.outcome == LoadOutcome::Failed,
+                "by": assembly_name(&load.requested_by).0,
+                "context": load.context,
+                "thread": profile.tables.thread_name(load.thread),
+                "at": interner.function(place.function),
+                "file": file,
+                "line": line,
+                "steps": load.steps.iter().map(|step| json!([step.what, step.found, step.result, nanos(step.took)])).collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    let types: Vec<Value> = profile
+        .type_load_rows()
+        .iter()
+        .take(MOST_ROWS)
+        .map(|row| {
+            let (file, line) = interner.line(row.called_at.and_then(|place| place.line).filter(|_| options.lines));
+            json!({
+                "type": profile.tables.ty(row.ty).name,
+                "steps": row.totals.samples,
+                "own": nanos(row.totals.weight),
+                "longest": nanos(row.longest),
+                "at": row.called_at.map(|place| interner.function(place.function)),
+                "file": file,
+                "line": line,
+            })
+        })
+        .collect();
+    json!({
+        "on": profile.run("loads").is_some() || !assemblies.is_empty() || !types.is_empty(),
+        "timed": summary.timed,
+        "counts": [summary.loaded, summary.known, summary.failed, summary.dynamic, summary.collectible, summary.unloaded],
+        "time": [nanos(summary.assembly_time), nanos(summary.failed_time), nanos(summary.types.weight)],
+        "steps": summary.types.samples,
+        "distinct": summary.distinct_types,
+        "threads": summary.by_thread.iter().take(MOST_ROWS).map(|(thread, assemblies, types)| json!([
+            profile.tables.thread_name(*thread), assemblies.samples, nanos(assemblies.weight), types.samples, nanos(types.weight),
+        ])).collect::<Vec<_>>(),
+        "assemblies": assemblies,
+        "types": types,
+    })
+}
+
 fn counters(profile: &Profile) -> Value {
     let rows = profile.counters.iter().filter_map(|counter| {
         let (def, summary) = (&counter.def, counter.summary()?);
@@ -797,6 +916,8 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
     let locks = locks(profile, &mut interner, options);
     let looks = looks(profile, &mut interner, options);
     let pool = pool(profile, &mut interner, options);
+    let jit = jit(profile, &mut interner, options);
+    let loads = loads(profile, &mut interner, options);
     let page = Page {
         meta: meta(profile),
         kinds: FRAME_KINDS,
@@ -805,6 +926,8 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         gc: gc(profile),
         allocations,
         locks,
+        jit,
+        loads,
         counters: counters(profile),
         looks,
         pool,

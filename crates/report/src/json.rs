@@ -3,13 +3,13 @@
 use std::io::Write;
 
 use profile::{
-    Amount, Counter, Distribution, ExceptionRow, FunctionTotals, HEAPS, NameStyle, OBJECT_HEAPS, Place, Profile, SampleTable, SeriesKind, Starter,
-    Timeline, WaitTimes, kind_id, session, session::PoolChange, state_id, state_machine_id,
+    Amount, Counter, Distribution, ExceptionRow, FunctionTotals, HEAPS, JitTotals, NameStyle, OBJECT_HEAPS, Place, Profile,
+    SampleTable, SeriesKind, Starter, Timeline, WaitTimes, kind_id, session, session::PoolChange, state_id, state_machine_id,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::{Exporter, Options, ReportError, format, kinds, sections::{POOL_COUNTERS, heap_word, pool_verdict}};
+use crate::{Exporter, Options, ReportError, format, kinds, sections::{POOL_COUNTERS, assembly_name, heap_word, pool_verdict}};
 
 pub const EXPORTER: Exporter = Exporter {
     id: "json",
@@ -40,6 +40,8 @@ struct File<'a> {
     gc: Value,
     allocations: Value,
     locks: Value,
+    jit: Value,
+    loads: Value,
     counters: Vec<Value>,
     all_threads: Value,
     threadpool: Value,
@@ -117,6 +119,8 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         gc: gc(profile),
         allocations: allocations(profile),
         locks: locks(profile),
+        jit: jit(profile),
+        loads: loads(profile),
         counters: profile.counters.iter().map(|counter| self::counter(profile, counter)).collect(),
         all_threads: all_threads(profile),
         threadpool: threadpool(profile),
@@ -477,6 +481,146 @@ fn locks(profile: &Profile) -> Value {
             "places": row.places,
             "threads": row.threads,
             "owner": row.owner.map(|owner| owner.0),
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn jit_totals(sums: &JitTotals) -> Value {
+    json!({"methods": sums.totals.samples, "time_ns": sums.totals.weight, "il_bytes": sums.il, "native_bytes": sums.native})
+}
+
+fn jit(profile: &Profile) -> Value {
+    let summary = profile.jit_summary();
+    let lookups = profile.jit.lookups();
+    json!({
+        "all": jit_totals(&summary.all),
+        "blocking": jit_totals(&summary.blocking),
+        "background": jit_totals(&summary.background),
+        "dynamic": jit_totals(&summary.dynamic),
+        "stubs": jit_totals(&summary.stubs),
+        "again": jit_totals(&summary.again),
+        "precompiled_missing": jit_totals(&summary.missing),
+        "precompiled_rejected": jit_totals(&summary.rejected),
+        "untimed": summary.untimed,
+        "tiers": summary.tiers.iter().map(|(tier, sums)| {
+            let mut of = jit_totals(sums);
+            of["tier"] = tier_id(*tier).into();
+            of
+        }).collect::<Vec<_>>(),
+        "threads": summary.by_thread.iter().map(|(thread, sums)| json!({
+            "thread": thread.0, "methods": sums.samples, "time_ns": sums.weight,
+        })).collect::<Vec<_>>(),
+        "precompiled": {
+            "found": lookups.found, "missing": lookups.missing, "lookup_ns": lookups.duration, "freed": lookups.freed,
+        },
+        "methods": profile.jit_rows().iter().map(|row| {
+            let mut of = jit_totals(&row.sums);
+            of["compilations"] = of["methods"].take();
+            of["function"] = row.function.0.into();
+            of["methods"] = row.methods.into();
+            of["most"] = row.most.into();
+            of["blocking_ns"] = row.blocking.into();
+            of["longest_ns"] = row.longest.into();
+            of["precompiled"] = precompiled_id(row.precompiled).into();
+            of["called_at"] = row.called_at.as_ref().map_or(Value::Null, place);
+            of["tiers"] = row.tiers.iter().map(|(tier, n)| json!({"tier": tier_id(*tier), "compilations": n})).collect();
+            of
+        }).collect::<Vec<_>>(),
+        "compilations": profile.jit.compilations.iter().map(|one| json!({
+            "time_ns": since(profile, one.time),
+            "duration_ns": one.duration,
+            "thread": one.thread.0,
+            "stack": one.stack.0,
+            "function": profile.compiled_function(one).0,
+            // As text: JavaScript has no whole numbers of 64 bits.
+            "method": format!("{:#x}", one.method),
+            "tier": tier_id(one.tier),
+            "il_bytes": one.il_size,
+            "native_bytes": one.native_size,
+            "background": one.background,
+            "precompiled": precompiled_id(one.precompiled),
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn tier_id(tier: session::JitTier) -> &'static str {
+    match tier {
+        session::JitTier::Unknown => "unknown",
+        session::JitTier::MinOpt => "min-opt",
+        session::JitTier::Optimized => "optimized",
+        session::JitTier::Quick => "tier-0",
+        session::JitTier::Tier1 => "tier-1",
+        session::JitTier::Tier1Osr => "tier-1-osr",
+        session::JitTier::QuickInstrumented => "tier-0-instrumented",
+        session::JitTier::Tier1Instrumented => "tier-1-instrumented",
+    }
+}
+
+fn precompiled_id(precompiled: session::PrecompiledCode) -> Option<&'static str> {
+    match precompiled {
+        session::PrecompiledCode::NotSought => None,
+        session::PrecompiledCode::Missing => Some("missing"),
+        session::PrecompiledCode::Rejected => Some("rejected"),
+        session::PrecompiledCode::RejectedByProfiler => Some("rejected-by-profiler"),
+    }
+}
+
+fn loads(profile: &Profile) -> Value {
+    let summary = profile.load_summary();
+    let id = |assembly: u64| (assembly != 0).then(|| format!("{assembly:#x}"));
+    json!({
+        "loaded": summary.loaded,
+        "known": summary.known,
+        "failed": summary.failed,
+        "dynamic": summary.dynamic,
+        "collectible": summary.collectible,
+        "precompiled": summary.precompiled,
+        "unloaded": summary.unloaded,
+        "timed": summary.timed,
+        "assembly_ns": summary.assembly_time,
+        "failed_ns": summary.failed_time,
+        "type_steps": summary.types.samples,
+        "type_ns": summary.types.weight,
+        "distinct_types": summary.distinct_types,
+        "threads": summary.by_thread.iter().map(|(thread, assemblies, types)| json!({
+            "thread": thread.0, "requests": assemblies.samples, "assembly_ns": assemblies.weight,
+            "type_steps": types.samples, "type_ns": types.weight,
+        })).collect::<Vec<_>>(),
+        "assemblies": profile.loads.assemblies.iter().map(|load| json!({
+            "time_ns": since(profile, load.time),
+            "duration_ns": load.duration,
+            "own_ns": load.own,
+            "resolution_ns": load.resolution,
+            "thread": load.thread.0,
+            "stack": load.stack.0,
+            "called_at": place(&profile.tables.place(load.stack)),
+            "outcome": match load.outcome {
+                session::LoadOutcome::Loaded => "loaded",
+                session::LoadOutcome::Known => "known",
+                session::LoadOutcome::Failed => "failed",
+            },
+            // As text: JavaScript has no whole numbers of 64 bits.
+            "assembly": id(load.assembly),
+            "name": assembly_name(&load.name).0,
+            "version": assembly_name(&load.name).1,
+            "full_name": load.name,
+            "path": load.path,
+            "requested": load.requested,
+            "requested_by": load.requested_by,
+            "context": load.context,
+            "dynamic": load.dynamic,
+            "collectible": load.collectible,
+            "precompiled": load.precompiled,
+            "steps": load.steps.iter().map(|step| json!({
+                "what": step.what, "found": step.found, "result": step.result, "took_ns": step.took,
+            })).collect::<Vec<_>>(),
+        })).collect::<Vec<_>>(),
+        "unloads": profile.loads.unloads.iter().map(|unload| json!({
+            "time_ns": since(profile, unload.time), "assembly": id(unload.assembly), "full_name": unload.name,
+        })).collect::<Vec<_>>(),
+        "types": profile.type_load_rows().iter().map(|row| json!({
+            "type": row.ty.0, "steps": row.totals.samples, "own_ns": row.totals.weight, "longest_ns": row.longest,
+            "called_at": row.called_at.as_ref().map(place),
         })).collect::<Vec<_>>(),
     })
 }

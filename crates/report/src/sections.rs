@@ -1,11 +1,11 @@
 //! What text and Markdown both say: sections of sentences and tables.
 
 use profile::{
-    CallTree, Confidence, HEAPS, NameStyle, OBJECT_HEAPS, PROFILER_PAUSE, Place, PoolHealth, PoolSummary, Profile,
-    STATES, SeriesKind, Standing, Starter, ThreadRole, ThreadRow, TreeOptions,
+    CallTree, Confidence, HEAPS, JitRow, JitTotals, NameStyle, OBJECT_HEAPS, PROFILER_PAUSE, Place, PoolHealth,
+    PoolSummary, Profile, STATES, SeriesKind, Standing, Starter, ThreadRole, ThreadRow, Totals, TreeOptions,
     session::{
-        AllocationHeap, AllocationSampling, CounterDef, CounterKind, FunctionId, FunctionKind, ThreadId, ThreadState,
-        TypeId,
+        AllocationHeap, AllocationSampling, AssemblyLoad, CounterDef, CounterKind, FunctionId, FunctionKind, JitTier,
+        LoadOutcome, PrecompiledCode, ThreadId, ThreadState, TypeId,
     },
     state_index,
 };
@@ -110,6 +110,12 @@ pub fn sections(profile: &Profile, options: &Options) -> Vec<Section> {
         if wanted(kind) && (!profile.series(kind).is_empty() || profile.run(kind.id()).is_some()) {
             sections.push(calls(profile, options, kind));
         }
+    }
+    if wanted(SeriesKind::Jit) && (!profile.jit.series.is_empty() || profile.run("jit").is_some()) {
+        sections.push(jit(profile, options));
+    }
+    if wanted(SeriesKind::Loads) && (!profile.loads.series.is_empty() || profile.run("loads").is_some()) {
+        sections.push(loads(profile, options));
     }
     // Those of the thread pool are in its section.
     let own = profile.run("counters").is_some() || profile.run("threadpool").is_none() && !profile.counters.is_empty();
@@ -1021,6 +1027,394 @@ fn threadpool(profile: &Profile, options: &Options) -> Section {
     }
     section
 }
+
+/// Word for a tier of compilation.
+pub fn tier_word(tier: JitTier) -> &'static str {
+    match tier {
+        JitTier::Unknown => "not told",
+        JitTier::MinOpt => "not optimized",
+        JitTier::Optimized => "optimized at once",
+        JitTier::Quick => "tier 0",
+        JitTier::Tier1 => "tier 1",
+        JitTier::Tier1Osr => "tier 1 in a loop (OSR)",
+        JitTier::QuickInstrumented => "tier 0 instrumented",
+        JitTier::Tier1Instrumented => "tier 1 instrumented",
+    }
+}
+
+/// Word for what became of precompiled code; empty where there is nothing to say.
+pub fn precompiled_word(precompiled: PrecompiledCode) -> &'static str {
+    match precompiled {
+        PrecompiledCode::NotSought => "",
+        PrecompiledCode::Missing => "not in the image",
+        PrecompiledCode::Rejected => "refused",
+        PrecompiledCode::RejectedByProfiler => "refused by a profiler",
+    }
+}
+
+/// Parts of a line over the time of the recording.
+const LINE_PARTS: usize = 48;
+
+fn jit(profile: &Profile, options: &Options) -> Section {
+    let mut section = Section { title: "Compilation".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let summary = profile.jit_summary();
+    let lookups = profile.jit.lookups();
+    if lookups.found + lookups.missing > 0 {
+        let took = if lookups.duration > 0 {
+            format!(", found in {}", format::duration(lookups.duration))
+        } else {
+            String::new()
+        };
+        section.lead.push(format!(
+            "Precompiled code was used for {}{took}; {} had none that could be used.",
+            format::counted(lookups.found, "method"),
+            format::count(lookups.missing),
+        ));
+    }
+    if summary.all.totals.samples == 0 {
+        section.lead.insert(0, "No method was compiled.".to_owned());
+        return section;
+    }
+    let of = |sums: &JitTotals| match sums.totals.samples {
+        0 => "none".to_owned(),
+        samples => format!("{} in {}", format::count(samples), format::duration(sums.totals.weight)),
+    };
+    let main =
+        summary.by_thread.iter().find(|(thread, _)| profile.tables.threads[thread.index()].os_tid == profile.info.pid);
+    let of_main = main.map(|(_, sums)| format!(", {} of it on the main thread", format::duration(sums.weight)));
+    section.lead.insert(0, format!(
+        "{} in {}, {} in the mean over the recording; threads waited for {}{}; in the background {}. {} of IL became {} of code.",
+        format::counted(summary.all.totals.samples, "compilation"),
+        format::duration(summary.all.totals.weight),
+        format::rate(summary.all.totals.samples as f64 / (profile.duration().max(1) as f64 / 1e9)),
+        of(&summary.blocking),
+        of_main.unwrap_or_default(),
+        of(&summary.background),
+        format::bytes(summary.all.il),
+        format::bytes(summary.all.native),
+    ));
+    let mut parts = Vec::new();
+    for (sums, what) in [
+        (&summary.again, "of methods that had been compiled before"),
+        (&summary.missing, "although their module is precompiled"),
+        (&summary.rejected, "because precompiled code was refused"),
+        (&summary.dynamic, "of dynamic methods"),
+        (&summary.stubs, "of stubs"),
+    ] {
+        if sums.totals.samples > 0 {
+            parts.push(format!("{} {what}", of(sums)));
+        }
+    }
+    if summary.untimed > 0 {
+        parts.push(format!("{} whose beginning was not seen", format::count(summary.untimed)));
+    }
+    if lookups.freed > 0 {
+        parts.push(format!("code of {} was freed", format::counted(lookups.freed, "method")));
+    }
+    if !parts.is_empty() {
+        section.lead.push(format!("Among them {}.", parts.join(", ")));
+    }
+    let all = summary.all.totals.weight.max(1) as f64;
+    let sizes = |sums: &JitTotals| [Cell::text(format::bytes(sums.il)), Cell::text(format::bytes(sums.native))];
+    let tiers = summary.tiers.iter().map(|(tier, sums)| {
+        let mut row = vec![
+            Cell::text(format::count(sums.totals.samples)),
+            Cell::text(format::duration(sums.totals.weight)),
+            Cell::text(format::percent(sums.totals.weight as f64 / all)),
+        ];
+        row.extend(sizes(sums));
+        row.push(Cell::text(tier_word(*tier)));
+        row
+    });
+    let columns = vec![right("methods"), right("time"), right("share"), right("IL"), right("code"), left("tier")];
+    section.tables.push(Table { columns, rows: tiers.collect() });
+    let over_time = profile.jit_over_time(LINE_PARTS);
+    let line = |value: fn(&Totals) -> u64| Cell::Line(over_time.iter().map(|part| value(part) as f64).collect());
+    let part = profile.duration().max(1) as f64 / 1e9 / LINE_PARTS as f64;
+    let most = over_time.iter().map(|part| part.samples).max().unwrap_or(0);
+    let longest = over_time.iter().map(|part| part.weight).max().unwrap_or(0) as f64 / 1e9 / part;
+    let rows = vec![
+        vec![line(|part| part.samples), Cell::text(format::rate(most as f64 / part)), Cell::text("methods compiled")],
+        vec![line(|part| part.weight), Cell::text(format!("{longest:.2}")), Cell::text("threads that compile")],
+    ];
+    section.tables.push(Table { columns: vec![left("over time"), right("peak"), left("of")], rows });
+
+    let rows = profile.jit_rows();
+    let method = |row: &JitRow| {
+        let Cell::Name { forms, .. } = name(profile, options, row.function) else { return Cell::text("") };
+        let more = if row.methods > 1 { format!(" ({} of them)", format::count(row.methods)) } else { String::new() };
+        Cell::Name { forms: forms.into_iter().map(|form| form + &more).collect(), place: None }
+    };
+    let caller = |row: &JitRow| match row.called_at {
+        Some(place) => {
+            let forms = [NameStyle::PLAIN, NameStyle::SHORT];
+            let forms = forms.map(|style| profile.tables.function_name(place.function, style));
+            with_place(Cell::Name { forms: forms.to_vec(), place: None }, profile, options, place.line)
+        }
+        None => Cell::text("·"),
+    };
+    let words = |row: &JitRow| {
+        let tier = |(tier, count): &(JitTier, u64)| match count {
+            1 => tier_word(*tier).to_owned(),
+            count => format!("{count} × {}", tier_word(*tier)),
+        };
+        row.tiers.iter().map(tier).collect::<Vec<_>>().join(", ")
+    };
+    let expensive = rows.iter().take(options.rows).map(|row| {
+        let mut cells = vec![
+            Cell::text(format::duration(row.sums.totals.weight)),
+            Cell::text(format::duration(row.blocking)),
+            Cell::text(format::duration(row.longest)),
+        ];
+        cells.extend(sizes(&row.sums));
+        cells.extend([Cell::text(words(row)), method(row), caller(row)]);
+        cells
+    });
+    let columns = vec![
+        right("time"),
+        right("waited"),
+        right("longest"),
+        right("IL"),
+        right("code"),
+        left("tier"),
+        left("method"),
+        left("mostly for a call in"),
+    ];
+    section.tables.push(Table { columns, rows: expensive.collect() });
+    let mut again: Vec<&JitRow> = rows.iter().filter(|row| row.most > 1).collect();
+    again.sort_by_key(|row| (std::cmp::Reverse((row.most, row.sums.totals.weight)), row.function));
+    if !again.is_empty() {
+        let rows = again.iter().take(options.rows.min(10)).map(|row| {
+            vec![
+                Cell::text(format::count(row.most)),
+                Cell::text(format::duration(row.sums.totals.weight)),
+                Cell::text(words(row)),
+                method(row),
+            ]
+        });
+        let columns = vec![right("times"), right("time"), left("tiers"), left("most often compiled")];
+        section.tables.push(Table { columns, rows: rows.collect() });
+    }
+    let mut without: Vec<&JitRow> = rows
+        .iter()
+        .filter(|row| {
+            row.precompiled != PrecompiledCode::NotSought
+                && profile.tables.function(row.function).kind == FunctionKind::Managed
+        })
+        .collect();
+    without.truncate(options.rows.min(10));
+    if !without.is_empty() {
+        let rows = without.iter().map(|row| {
+            let module = profile.tables.function_module(row.function).unwrap_or("not known").to_owned();
+            let time = Cell::text(format::duration(row.sums.totals.weight));
+            vec![time, Cell::text(precompiled_word(row.precompiled)), Cell::text(module), method(row)]
+        });
+        let columns = vec![right("time"), left("precompiled code"), left("module"), left("method")];
+        section.tables.push(Table { columns, rows: rows.collect() });
+    }
+    if summary.by_thread.len() > 1 {
+        let rows = summary.by_thread.iter().take(options.rows.min(8)).map(|(thread, sums)| {
+            let time = Cell::text(format::duration(sums.weight));
+            vec![time, Cell::text(format::count(sums.samples)), Cell::text(profile.tables.thread_name(*thread))]
+        });
+        let columns = vec![right("waited"), right("methods"), left("thread")];
+        section.tables.push(Table { columns, rows: rows.collect() });
+    }
+    section
+}
+
+/// Simple name and version of an assembly by its full name.
+pub fn assembly_name(name: &str) -> (&str, &str) {
+    let mut parts = name.split(',').map(str::trim);
+    let simple = parts.next().unwrap_or(name);
+    (simple, parts.find_map(|part| part.strip_prefix("Version=")).unwrap_or_default())
+}
+
+/// What became of a request for an assembly, in words.
+pub fn load_word(load: &AssemblyLoad) -> String {
+    let mut word = match load.outcome {
+        LoadOutcome::Loaded if load.dynamic => "made at run time",
+        LoadOutcome::Loaded => "loaded",
+        LoadOutcome::Known => "known",
+        LoadOutcome::Failed => "not found",
+    }
+    .to_owned();
+    if load.collectible {
+        word.push_str(", can be unloaded");
+    }
+    word
+}
+
+fn loads(profile: &Profile, options: &Options) -> Section {
+    let mut section = Section { title: "Loads".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let summary = profile.load_summary();
+    let loads = &profile.loads;
+    if loads.assemblies.is_empty() && loads.types.is_empty() && loads.unloads.is_empty() {
+        section.lead.push("Nothing was loaded.".to_owned());
+        return section;
+    }
+    let mut lead = format!(
+        "{} loaded ({} with precompiled code, {} made at run time, {} that can be unloaded), {} unloaded",
+        match summary.loaded {
+            1 => "1 assembly".to_owned(),
+            loaded => format!("{} assemblies", format::count(loaded)),
+        },
+        format::count(summary.precompiled),
+        format::count(summary.dynamic),
+        format::count(summary.collectible),
+        format::count(summary.unloaded),
+    );
+    if summary.timed {
+        lead.push_str(&format!(
+            "; {} for what was known already, {} failed. Threads spent {} on assemblies, {} of it on what was not found",
+            format::counted(summary.known, "request"),
+            format::count(summary.failed),
+            format::duration(summary.assembly_time),
+            format::duration(summary.failed_time),
+        ));
+    }
+    section.lead.push(lead + ".");
+    if summary.timed {
+        section.lead.push(format!(
+            "{} loaded in {}, for {}.",
+            format::counted(summary.distinct_types, "type"),
+            format::counted(summary.types.samples, "step"),
+            format::duration(summary.types.weight),
+        ));
+    } else {
+        section.lead.push(
+            "This runtime does not say how long loads took, what was not found, and which types were loaded (.NET 5 and newer do)."
+                .to_owned(),
+        );
+    }
+    let main =
+        summary.by_thread.iter().find(|(thread, ..)| profile.tables.threads[thread.index()].os_tid == profile.info.pid);
+    if let (Some((_, assemblies, types)), true) = (main, summary.timed) {
+        section.lead.push(format!(
+            "The main thread waited {} for assemblies and {} for types.",
+            format::duration(assemblies.weight),
+            format::duration(types.weight)
+        ));
+    }
+    let unknown = || Cell::text("·");
+    let time = |time: Option<u64>| time.map_or_else(unknown, |time| Cell::text(format::duration(time)));
+    let at = |load: &AssemblyLoad| Cell::text(format::duration(load.time.saturating_sub(profile.info.start)));
+    let caller = |stack| {
+        let place = profile.tables.place(stack);
+        if !profile.tables.is_managed(place.function) {
+            return Cell::text("the runtime itself");
+        }
+        let forms =
+            [NameStyle::PLAIN, NameStyle::SHORT].map(|style| profile.tables.function_name(place.function, style));
+        with_place(Cell::Name { forms: forms.to_vec(), place: None }, profile, options, place.line)
+    };
+    let mut loaded: Vec<&AssemblyLoad> =
+        loads.assemblies.iter().filter(|load| load.outcome == LoadOutcome::Loaded).collect();
+    loaded.sort_by_key(|load| (std::cmp::Reverse(load.own), load.time));
+    let rows = loaded.iter().take(options.rows).map(|load| {
+        let (simple, version) = assembly_name(&load.name);
+        let path = if load.path.is_empty() { load_word(load) } else { load.path.clone() };
+        vec![
+            at(load),
+            time(load.own),
+            time(load.resolution),
+            Cell::text(simple),
+            Cell::text(version),
+            Cell::text(profile.tables.thread_name(load.thread)),
+            caller(load.stack),
+            Cell::Name { forms: vec![path.clone(), format::file_name(&path).to_owned()], place: None },
+        ]
+    });
+    if !loaded.is_empty() {
+        let columns = vec![
+            right("at"),
+            right("took"),
+            right("to find it"),
+            left("assembly"),
+            left("version"),
+            left("thread"),
+            left("for a call in"),
+            left("file"),
+        ];
+        section.tables.push(Table { columns, rows: rows.collect() });
+    }
+    let mut failed: Vec<&AssemblyLoad> =
+        loads.assemblies.iter().filter(|load| load.outcome == LoadOutcome::Failed).collect();
+    failed.sort_by_key(|load| (std::cmp::Reverse(load.own), load.time));
+    let rows = failed.iter().take(options.rows).map(|load| {
+        vec![
+            at(load),
+            time(load.own),
+            Cell::text(assembly_name(&load.requested).0),
+            Cell::text(assembly_name(&load.requested_by).0),
+            caller(load.stack),
+        ]
+    });
+    if !failed.is_empty() {
+        let columns = vec![right("at"), right("took"), left("not found"), left("asked by"), left("for a call in")];
+        section.tables.push(Table { columns, rows: rows.collect() });
+    }
+    // Where the search itself took its time: handlers, and folders on slow disks.
+    let steps = loads.assemblies.iter().flat_map(|load| load.steps.iter().map(move |step| (load, step)));
+    let mut steps: Vec<_> = steps.filter(|(_, step)| step.took >= SLOW_STEP).collect();
+    steps.sort_by_key(|(load, step)| (std::cmp::Reverse(step.took), load.time));
+    let rows = steps.iter().take(options.rows.min(10)).map(|(load, step)| {
+        let forms = vec![step.what.clone(), format::file_name(&step.what).to_owned()];
+        vec![
+            Cell::text(format::duration(step.took)),
+            Cell::text(if step.found { "found" } else { "not found" }),
+            Cell::text(assembly_name(&load.requested).0),
+            Cell::Name { forms, place: None },
+        ]
+    });
+    if !steps.is_empty() {
+        let columns = vec![right("took"), left(""), left("searched for"), left("slow step of the search")];
+        section.tables.push(Table { columns, rows: rows.collect() });
+    }
+    let types = profile.type_load_rows();
+    let rows = types.iter().take(options.rows.min(15)).map(|row| {
+        let place = row.called_at.map(|place| {
+            let forms =
+                [NameStyle::PLAIN, NameStyle::SHORT].map(|style| profile.tables.function_name(place.function, style));
+            with_place(Cell::Name { forms: forms.to_vec(), place: None }, profile, options, place.line)
+        });
+        vec![
+            Cell::text(format::duration(row.totals.weight)),
+            Cell::text(format::duration(row.longest)),
+            Cell::text(format::count(row.totals.samples)),
+            type_name(profile, row.ty),
+            place.unwrap_or_else(unknown),
+        ]
+    });
+    if !types.is_empty() {
+        let columns = vec![
+            right("took"),
+            right("longest, with all in it"),
+            right("steps"),
+            left("type"),
+            left("mostly for a call in"),
+        ];
+        section.tables.push(Table { columns, rows: rows.collect() });
+    }
+    if summary.timed && summary.by_thread.len() > 1 {
+        let rows = summary.by_thread.iter().take(options.rows.min(8)).map(|(thread, assemblies, types)| {
+            vec![
+                Cell::text(format::duration(assemblies.weight)),
+                Cell::text(format::count(assemblies.samples)),
+                Cell::text(format::duration(types.weight)),
+                Cell::text(format::count(types.samples)),
+                Cell::text(profile.tables.thread_name(*thread)),
+            ]
+        });
+        let columns =
+            vec![right("for assemblies"), right("requests"), right("for types"), right("steps"), left("thread")];
+        section.tables.push(Table { columns, rows: rows.collect() });
+    }
+    section
+}
+
+/// Steps of a search that took less are not shown, nanoseconds.
+const SLOW_STEP: u64 = 1_000_000;
 
 fn calls(profile: &Profile, options: &Options, kind: SeriesKind) -> Section {
     let title = if kind == SeriesKind::Calls { "Calls" } else { "Transitions" };

@@ -144,6 +144,23 @@ pub enum SessionRecord {
     HeapEnd(HeapEnd),
     /// Calls that a thread has made.
     Calls(CallBatch),
+    /// Compiled methods.
+    Compilations(CompilationBatch),
+    /// How often precompiled (ready-to-run) code of methods was looked for since the last such record.
+    Precompiled(PrecompiledCount),
+    /// An assembly was loaded, or asked for.
+    AssemblyLoad(AssemblyLoad),
+    /// An assembly was unloaded.
+    AssemblyUnload {
+        /// When.
+        time: Nanos,
+        /// The runtime's number of it, as in [`AssemblyLoad::assembly`].
+        assembly: u64,
+        /// Its full name.
+        name: String,
+    },
+    /// Loaded types.
+    TypeLoads(TypeLoadBatch),
 }
 
 /// How a look at the heap ended.
@@ -619,6 +636,173 @@ pub enum PoolChange {
         /// Most.
         max: u32,
     },
+}
+
+/// How thoroughly a method was compiled, in the order in which tiers follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum JitTier {
+    /// Not told.
+    Unknown,
+    /// Without optimizations: for a debugger, or because the method is very large.
+    MinOpt,
+    /// With all optimizations at once, outside of tiered compilation.
+    Optimized,
+    /// Quickly, as the first of tiers.
+    Quick,
+    /// Quickly, with counters for what the last tier wants to know.
+    QuickInstrumented,
+    /// With optimizations and such counters: for methods whose precompiled code is hot.
+    Tier1Instrumented,
+    /// With all optimizations, as the last of tiers.
+    Tier1,
+    /// The same for a method in the middle of a loop (on-stack replacement).
+    Tier1Osr,
+}
+
+/// What became of the precompiled (ready-to-run) code of a method that was compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum PrecompiledCode {
+    /// It was not looked for: its module has none, or the method was compiled before.
+    NotSought,
+    /// The image of its module has none that could be used.
+    Missing,
+    /// There is some, and the runtime found that it may not be used.
+    Rejected,
+    /// The same because a profiler said so.
+    RejectedByProfiler,
+}
+
+/// Compiled methods in columns of equal length, by the time at which their compilation began.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompilationBatch {
+    /// Time of the first.
+    pub start: Nanos,
+    /// Nanoseconds since the beginning of the one before (since `start` for the first).
+    pub time_delta: Vec<u64>,
+    /// Thread that compiled.
+    pub thread: Vec<ThreadId>,
+    /// The call that made it necessary, with the compiled method as the leaf.
+    pub stack: Vec<StackId>,
+    /// How long, nanoseconds, without other compilations within it; `None` where its beginning was not seen.
+    pub duration: Vec<Option<u64>>,
+    /// The runtime's number of the method: each instantiation of a generic one has its own.
+    pub method: Vec<u64>,
+    /// How thoroughly.
+    pub tier: Vec<JitTier>,
+    /// Bytes of IL; 0 where the runtime does not tell: dynamic methods.
+    pub il_size: Vec<u32>,
+    /// Bytes of code.
+    pub native_size: Vec<u32>,
+    /// Whether the runtime did it on a thread of its own, for a method that has code already.
+    pub background: Vec<bool>,
+    /// What became of its precompiled code.
+    pub precompiled: Vec<PrecompiledCode>,
+    /// Whether the stack is cut: it was deeper than the runtime reports.
+    pub truncated: Vec<bool>,
+}
+
+/// How often precompiled (ready-to-run) code of methods was looked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrecompiledCount {
+    /// When it was counted.
+    pub time: Nanos,
+    /// Methods whose code was found.
+    pub found: u64,
+    /// Methods without code that could be used.
+    pub missing: u64,
+    /// How long the looking took; 0 where the runtime does not tell (before .NET 5).
+    pub duration: Nanos,
+    /// Code of methods that was freed: dynamic ones, and those of unloaded assemblies.
+    pub freed: u64,
+}
+
+/// What became of a request for an assembly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum LoadOutcome {
+    /// It was loaded.
+    Loaded,
+    /// It had been loaded before.
+    Known,
+    /// It could not be found, or not be loaded.
+    Failed,
+}
+
+/// An assembly that was loaded, or asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AssemblyLoad {
+    /// When it was asked for; when it was loaded, where the runtime does not tell that.
+    pub time: Nanos,
+    /// Thread.
+    pub thread: ThreadId,
+    /// The call that made it necessary, with the load as the leaf.
+    pub stack: StackId,
+    /// Whether the stack is cut: it was deeper than the runtime reports.
+    pub truncated: bool,
+    /// From the request until it was there or was refused, nanoseconds; `None` without a request: before .NET 5, from bytes,
+    /// made at run time.
+    pub duration: Option<u64>,
+    /// The same without other loads within it.
+    pub own: Option<u64>,
+    /// How long it took to find it.
+    pub resolution: Option<u64>,
+    /// What became of it.
+    pub outcome: LoadOutcome,
+    /// The runtime's number of the assembly; 0 unless it was loaded here.
+    pub assembly: u64,
+    /// Full name: that of the assembly, else the one asked for.
+    pub name: String,
+    /// Path of its file; empty where there is none.
+    pub path: String,
+    /// Full name that was asked for; empty without a request.
+    pub requested: String,
+    /// Full name of the assembly that asked; may be empty.
+    pub requested_by: String,
+    /// Load context that it was asked for in; may be empty.
+    pub context: String,
+    /// How it was looked for.
+    pub steps: Vec<LoadStep>,
+    /// Whether it was made at run time.
+    pub dynamic: bool,
+    /// Whether it can be unloaded.
+    pub collectible: bool,
+    /// Whether it has precompiled (ready-to-run) code.
+    pub precompiled: bool,
+}
+
+/// One thing that was tried to find an assembly.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoadStep {
+    /// What, in words for a reader: a stage of the search, a handler, a file.
+    pub what: String,
+    /// Whether it gave an assembly, or the file was there.
+    pub found: bool,
+    /// What was found, or why nothing was; may be empty.
+    pub result: String,
+    /// Time since the step before, or since the request.
+    pub took: Nanos,
+}
+
+/// Loaded types in columns of equal length, by the time at which their load began.
+///
+/// The runtime loads a type in steps; each is a row, and a type may come again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TypeLoadBatch {
+    /// Time of the first.
+    pub start: Nanos,
+    /// Nanoseconds since the beginning of the one before (since `start` for the first).
+    pub time_delta: Vec<u64>,
+    /// Thread that loaded it.
+    pub thread: Vec<ThreadId>,
+    /// The call that made it necessary, with the load as the leaf.
+    pub stack: Vec<StackId>,
+    /// The type.
+    pub ty: Vec<TypeId>,
+    /// How long, nanoseconds.
+    pub duration: Vec<u64>,
+    /// The same without other loads within it.
+    pub own: Vec<u64>,
+    /// Whether the stack is cut: it was deeper than the runtime reports.
+    pub truncated: Vec<bool>,
 }
 
 /// A type.

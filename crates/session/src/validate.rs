@@ -1,6 +1,6 @@
 use crate::{
-    AllocationBatch, CallBatch, ContentionBatch, FrameId, FunctionId, MAX_HEAP_CHUNK, ModuleId, SampleBatch,
-    SessionRecord, StackId, ThreadId, TypeId,
+    AllocationBatch, CallBatch, CompilationBatch, ContentionBatch, FrameId, FunctionId, MAX_HEAP_CHUNK, ModuleId,
+    SampleBatch, SessionRecord, StackId, ThreadId, TypeId, TypeLoadBatch,
 };
 
 /// How a record breaks the rules of the stream.
@@ -168,6 +168,12 @@ impl Validator {
             SessionRecord::CounterValues { values, .. } => {
                 values.iter().try_for_each(|(counter, _)| defined("counter", self.counters, counter.0))
             }
+            SessionRecord::Compilations(batch) => self.compilations(batch),
+            SessionRecord::AssemblyLoad(load) => {
+                self.thread(load.thread)?;
+                defined("stack", self.stacks, load.stack.0)
+            }
+            SessionRecord::TypeLoads(batch) => self.type_loads(batch),
             SessionRecord::ThreadLook(look) => look.threads.iter().try_for_each(|seen| {
                 self.thread(seen.thread)?;
                 self.stack(seen.stack)
@@ -181,6 +187,8 @@ impl Validator {
             }
             SessionRecord::PoolEvent(_)
             | SessionRecord::Gc(_)
+            | SessionRecord::Precompiled(_)
+            | SessionRecord::AssemblyUnload { .. }
             | SessionRecord::Pause(_)
             | SessionRecord::Observer(_)
             | SessionRecord::Note { .. }
@@ -234,6 +242,26 @@ impl Validator {
             return Err(ModelError::RaggedBatch);
         }
         batch.stack.iter().max().map_or(Ok(()), |stack| defined("stack", self.stacks, stack.0))
+    }
+
+    fn compilations(&self, batch: &CompilationBatch) -> Result<(), ModelError> {
+        let others = [
+            batch.duration.len(),
+            batch.method.len(),
+            batch.tier.len(),
+            batch.il_size.len(),
+            batch.native_size.len(),
+            batch.background.len(),
+            batch.precompiled.len(),
+            batch.truncated.len(),
+        ];
+        self.columns(&batch.time_delta, &batch.thread, &batch.stack, &others)
+    }
+
+    fn type_loads(&self, batch: &TypeLoadBatch) -> Result<(), ModelError> {
+        let others = [batch.ty.len(), batch.duration.len(), batch.own.len(), batch.truncated.len()];
+        self.columns(&batch.time_delta, &batch.thread, &batch.stack, &others)?;
+        batch.ty.iter().max().map_or(Ok(()), |ty| self.ty(*ty))
     }
 
     /// What all batches have in common.

@@ -48,6 +48,11 @@ enum Seed {
     Look(u64, Vec<(u64, u32, u32, u64, u8, bool)>),
     Pool(u64, u32, Option<String>),
     Counter(String, bool),
+    Compilations(u64, Vec<(u64, u32, u32, u64, u8, bool)>),
+    Precompiled(u64, u64),
+    AssemblyLoad(String, u32, Option<u64>, bool),
+    AssemblyUnload(u64, String),
+    TypeLoads(u64, Vec<(u64, u32, u32, u64, u8, bool)>),
     Values(u64, Vec<f64>),
     HeapLook(Vec<Vec<u8>>, Vec<(u64, String, String)>, Option<String>),
     Calls(u64, Vec<(u64, u32, u32, u64, u8, bool)>),
@@ -74,6 +79,12 @@ fn seed() -> impl Strategy<Value = Seed> {
         (any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(t, r)| Seed::Look(t, r)),
         (any::<u64>(), any::<u32>(), any::<Option<String>>()).prop_map(|(t, n, r)| Seed::Pool(t, n, r)),
         ("\\PC{0,20}", any::<bool>()).prop_map(|(n, r)| Seed::Counter(n, r)),
+        (any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(s, r)| Seed::Compilations(s, r)),
+        (any::<u64>(), any::<u64>()).prop_map(|(f, m)| Seed::Precompiled(f, m)),
+        ("\\PC{0,20}", any::<u32>(), any::<Option<u64>>(), any::<bool>())
+            .prop_map(|(n, i, d, f)| Seed::AssemblyLoad(n, i, d, f)),
+        (any::<u64>(), "\\PC{0,20}").prop_map(|(a, n)| Seed::AssemblyUnload(a, n)),
+        (any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(s, r)| Seed::TypeLoads(s, r)),
         (any::<u64>(), prop::collection::vec(-1e300..1e300, 0..6)).prop_map(|(t, v)| Seed::Values(t, v)),
         (
             prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..4),
@@ -223,6 +234,64 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                     None => PoolChange::Started { active: workers },
                 };
                 SessionRecord::PoolEvent(PoolEvent { time, change })
+            }
+            Seed::Compilations(start, rows) if threads > 0 && stacks > 0 => {
+                let mut batch = CompilationBatch { start, ..CompilationBatch::default() };
+                for (delta, id, size, duration, tier, background) in rows {
+                    batch.time_delta.push(delta);
+                    batch.thread.push(ThreadId(id % threads));
+                    batch.stack.push(StackId(id % stacks));
+                    batch.duration.push(background.then_some(duration));
+                    batch.method.push(duration);
+                    batch.tier.push([JitTier::Quick, JitTier::Tier1Instrumented][usize::from(tier % 2)]);
+                    batch.il_size.push(size);
+                    batch.native_size.push(size);
+                    batch.background.push(background);
+                    batch
+                        .precompiled
+                        .push([PrecompiledCode::NotSought, PrecompiledCode::Rejected][usize::from(tier % 2)]);
+                    batch.truncated.push(background);
+                }
+                SessionRecord::Compilations(batch)
+            }
+            Seed::Precompiled(found, missing) => {
+                SessionRecord::Precompiled(PrecompiledCount { time: 1, found, missing, duration: 2, freed: 3 })
+            }
+            Seed::AssemblyLoad(name, id, duration, failed) if threads > 0 && stacks > 0 => {
+                SessionRecord::AssemblyLoad(AssemblyLoad {
+                    time: 1,
+                    thread: ThreadId(id % threads),
+                    stack: StackId(id % stacks),
+                    truncated: failed,
+                    duration,
+                    own: duration,
+                    resolution: None,
+                    outcome: if failed { LoadOutcome::Failed } else { LoadOutcome::Loaded },
+                    assembly: id.into(),
+                    path: name.clone(),
+                    requested: name.clone(),
+                    requested_by: String::new(),
+                    context: "Default".to_owned(),
+                    steps: vec![LoadStep { what: name.clone(), found: failed, result: String::new(), took: 7 }],
+                    name,
+                    dynamic: failed,
+                    collectible: false,
+                    precompiled: failed,
+                })
+            }
+            Seed::AssemblyUnload(assembly, name) => SessionRecord::AssemblyUnload { time: 5, assembly, name },
+            Seed::TypeLoads(start, rows) if threads > 0 && stacks > 0 && types > 0 => {
+                let mut batch = TypeLoadBatch { start, ..TypeLoadBatch::default() };
+                for (delta, id, ty, duration, _, truncated) in rows {
+                    batch.time_delta.push(delta);
+                    batch.thread.push(ThreadId(id % threads));
+                    batch.stack.push(StackId(id % stacks));
+                    batch.ty.push(TypeId(ty % types));
+                    batch.duration.push(duration);
+                    batch.own.push(duration / 2);
+                    batch.truncated.push(truncated);
+                }
+                SessionRecord::TypeLoads(batch)
             }
             Seed::Counter(name, rate) => SessionRecord::Counter(CounterDef {
                 id: CounterId(next(&mut counters)),

@@ -117,6 +117,25 @@ fn caller_gets_the_right_results_and_counts_its_calls() {
 }
 
 #[test]
+fn jitter_compiles_and_loads_as_promised() {
+    for runtime in sample_runtimes() {
+        let truth = truth_of("jitter", runtime, &["--methods", "20", "--loads", "3"]);
+        assert_eq!(
+            (&truth["dynamic"]["count"], &truth["generic"]["count"]),
+            (&20.into(), &8.into()),
+            "{runtime}: {truth}"
+        );
+        let lists = ["files", "emitted", "failed"].map(|list| truth[list].as_array().map(Vec::len));
+        assert_eq!(lists, [Some(3); 3], "{runtime}: {truth}");
+        // Contexts are really unloaded.
+        assert_eq!(truth["unloaded"], serde_json::json!({"loaded": 3, "gone": 3}), "{runtime}");
+        assert!(truth["handled"]["took_ns"].as_u64().unwrap() >= 60_000_000, "{runtime}: {truth}");
+        // The large method is dear to compile.
+        assert!(truth["large"]["took_ns"].as_u64().unwrap() > 2_000_000, "{runtime}: {truth}");
+    }
+}
+
+#[test]
 fn waiter_names_threads_that_the_kernel_knows() {
     for runtime in sample_runtimes() {
         let mut process = Sample::named("waiter").start(runtime, &["--seconds", "2", "--threads", "3"]);

@@ -235,6 +235,11 @@ impl Definitions {
         }
     }
 
+    /// The stack in which a frame was called from another stack.
+    pub fn called(&mut self, caller: StackId, frame: FrameId) -> StackId {
+        self.child(Some(caller), frame)
+    }
+
     /// The stack with one more frame at its leaf.
     pub fn child(&mut self, parent: Option<StackId>, frame: FrameId) -> StackId {
         let (id, new) = self.stacks.get((parent, frame));

@@ -1,14 +1,23 @@
-//! Allocations and waits for locks on their way from the EventPipe session to the session file: they wait until it is
+//! Allocations, waits for locks, compilations and loads on their way from the EventPipe session to the session file: they wait until it is
 //! known what code stands at the addresses of their stacks.
 
-use super::{define::Definitions, frames::Frames, target::Target};
+use super::{
+    define::Definitions,
+    event_names,
+    frames::{EventMethod, Frames},
+    target::Target,
+};
 use nettrace::{
     allocations::{Allocation, Heap, Sampling},
+    jit::{Compilation, Precompiled, Tier},
+    loads::{self, Load, Outcome, StepKind, TypeLoad},
     locks::Contention,
     threads::Creation,
 };
 use session::{
-    AllocationBatch, AllocationHeap, AllocationSampling, ContentionBatch, SessionRecord, ThreadCreation, ThreadId,
+    AllocationBatch, AllocationHeap, AllocationSampling, AssemblyLoad, CompilationBatch, ContentionBatch, FunctionId,
+    FunctionKind, JitTier, LoadOutcome, LoadStep, PrecompiledCode, SessionRecord, StackId, ThreadCreation, ThreadId,
+    TypeLoadBatch,
 };
 use std::{
     collections::{HashMap, VecDeque},
@@ -28,6 +37,9 @@ pub(super) enum EventSample {
     Allocation(Allocation),
     Contention(Contention),
     Creation(Creation),
+    Compiled(Box<Compilation>),
+    Loaded(Box<Load>),
+    TypeLoaded(TypeLoad),
 }
 
 impl EventSample {
@@ -36,6 +48,9 @@ impl EventSample {
             Self::Allocation(allocation) => &allocation.stack,
             Self::Contention(wait) => &wait.stack,
             Self::Creation(creation) => &creation.stack,
+            Self::Compiled(compiled) => &compiled.stack,
+            Self::Loaded(load) => &load.stack,
+            Self::TypeLoaded(load) => &load.stack,
         }
     }
 
@@ -44,6 +59,9 @@ impl EventSample {
             Self::Allocation(allocation) => allocation.time,
             Self::Contention(wait) => wait.start,
             Self::Creation(creation) => creation.time,
+            Self::Compiled(compiled) => compiled.start,
+            Self::Loaded(load) => load.start,
+            Self::TypeLoaded(load) => load.start,
         }
     }
 }
@@ -62,12 +80,24 @@ pub(super) struct EventSamples {
     ready: Vec<EventSample>,
     /// Names of types as C# writes them, by their names in events.
     type_names: HashMap<String, String>,
+    /// Compiled methods that the agent has named: a method is asked for once.
+    methods: HashMap<MethodKey, FunctionId>,
+    /// The same of loaded types, which have another form.
+    loaded_names: HashMap<String, String>,
 }
 
 impl EventSamples {
     /// Takes a sample; false if there is no room.
     pub fn push(&mut self, sample: EventSample, frames: &Frames) -> bool {
-        let needs = frames.unknown_of(sample.stack());
+        let mut needs = frames.unknown_of(sample.stack());
+        // The agent knows more of a method than the event: its module, the arguments of generic ones.
+        if let EventSample::Compiled(compiled) = &sample
+            && !compiled.dynamic
+            && !self.methods.contains_key(&method_key(compiled))
+            && !frames.knows(compiled.code)
+        {
+            needs.push(compiled.code);
+        }
         if needs.is_empty() {
             self.ready.push(sample);
             return true;
@@ -115,6 +145,7 @@ impl EventSamples {
         ready.sort_by_key(EventSample::time);
         let (mut records, mut allocations, mut contentions) =
             (Vec::new(), Allocations::default(), Contentions::default());
+        let (mut compilations, mut type_loads) = (Compilations::default(), TypeLoads::default());
         for sample in ready {
             let mut thread = |inner: u64| {
                 let os_tid = target.host_tid(u32::try_from(inner).unwrap_or(u32::MAX));
@@ -176,11 +207,168 @@ impl EventSamples {
                     let creation = ThreadCreation { time, thread, creator, managed_id, pool };
                     records.push(SessionRecord::ThreadCreation(creation));
                 }
+                EventSample::Compiled(compiled) => {
+                    let thread = thread(compiled.thread);
+                    let function = self.function(frames, definitions, &compiled);
+                    let alone = if compiled.background { BACKGROUND } else { NO_CALLER };
+                    let (stack, truncated) = frames.event_stack_of(definitions, &compiled.stack, function, alone);
+                    if compilations.batch.time_delta.len() >= MAX_ROWS {
+                        records.extend(compilations.take());
+                    }
+                    let delta = compilations.delta(compiled.start);
+                    let batch = &mut compilations.batch;
+                    batch.time_delta.push(delta);
+                    batch.thread.push(thread);
+                    batch.stack.push(stack);
+                    batch.duration.push(compiled.duration);
+                    batch.method.push(compiled.method);
+                    batch.tier.push(tier(compiled.tier));
+                    batch.il_size.push(compiled.il_size);
+                    batch.native_size.push(compiled.native_size);
+                    batch.background.push(compiled.background);
+                    batch.precompiled.push(match compiled.precompiled {
+                        Precompiled::NotSought => PrecompiledCode::NotSought,
+                        Precompiled::Missing => PrecompiledCode::Missing,
+                        Precompiled::Rejected => PrecompiledCode::Rejected,
+                        Precompiled::RejectedByProfiler => PrecompiledCode::RejectedByProfiler,
+                    });
+                    batch.truncated.push(truncated);
+                }
+                EventSample::Loaded(load) => {
+                    let thread = thread(load.thread);
+                    let leaf = format!("[load {}]", loads::simple_name(&load.name));
+                    let leaf = definitions.named(FunctionKind::Runtime, &leaf, None);
+                    let (stack, truncated) = frames.event_stack_of(definitions, &load.stack, leaf, NO_CALLER);
+                    records.push(SessionRecord::AssemblyLoad(assembly_load(*load, thread, stack, truncated)));
+                }
+                EventSample::TypeLoaded(load) => {
+                    let thread = thread(load.thread);
+                    let leaf = definitions.named(FunctionKind::Runtime, "[load types]", None);
+                    let (stack, truncated) = frames.event_stack_of(definitions, &load.stack, leaf, NO_CALLER);
+                    let name = self.loaded_names.entry(load.name);
+                    let ty = definitions.ty(name.or_insert_with_key(|name| event_names::type_name(name)));
+                    if type_loads.batch.time_delta.len() >= MAX_ROWS {
+                        records.extend(type_loads.take());
+                    }
+                    let delta = type_loads.delta(load.start);
+                    let batch = &mut type_loads.batch;
+                    batch.time_delta.push(delta);
+                    batch.thread.push(thread);
+                    batch.stack.push(stack);
+                    batch.ty.push(ty);
+                    batch.duration.push(load.duration);
+                    batch.own.push(load.own);
+                    batch.truncated.push(truncated);
+                }
             }
         }
         records.extend(allocations.take());
         records.extend(contentions.take());
+        records.extend(compilations.take());
+        records.extend(type_loads.take());
         records
+    }
+}
+
+impl EventSamples {
+    /// The compiled method: as the agent names it, else as its event does.
+    fn function(&mut self, frames: &mut Frames, definitions: &mut Definitions, compiled: &Compilation) -> FunctionId {
+        let key = method_key(compiled);
+        if !compiled.dynamic {
+            if let Some(known) = self.methods.get(&key) {
+                return *known;
+            }
+            if let Some(named) = frames.method_at(compiled.code, compiled.token) {
+                if self.methods.len() >= MAX_METHODS {
+                    self.methods.clear();
+                }
+                self.methods.insert(key, named);
+                return named;
+            }
+        }
+        frames.method_of_event(definitions, &method(compiled))
+    }
+}
+
+/// The runtime's numbers of a method and of its module, and its token: the number may come again once its assembly was unloaded.
+type MethodKey = (u64, u64, u32);
+
+fn method_key(compiled: &Compilation) -> MethodKey {
+    (compiled.method, compiled.module, compiled.token)
+}
+
+/// Most methods that are remembered.
+const MAX_METHODS: usize = 1 << 18;
+
+/// What stands in the place of callers where there are none.
+const BACKGROUND: &str = "[compiled in the background]";
+const NO_CALLER: &str = "[the runtime itself]";
+
+/// A method as far as its event tells.
+fn method(compiled: &Compilation) -> EventMethod {
+    EventMethod {
+        dynamic: compiled.dynamic,
+        type_name: event_names::type_name(&compiled.type_name),
+        name: event_names::cut(compiled.name.clone()),
+        parameters: event_names::parameters(&compiled.signature),
+    }
+}
+
+fn tier(tier: Tier) -> JitTier {
+    match tier {
+        Tier::Unknown => JitTier::Unknown,
+        Tier::MinOpt => JitTier::MinOpt,
+        Tier::Optimized => JitTier::Optimized,
+        Tier::Quick => JitTier::Quick,
+        Tier::Tier1 => JitTier::Tier1,
+        Tier::Tier1Osr => JitTier::Tier1Osr,
+        Tier::QuickInstrumented => JitTier::QuickInstrumented,
+        Tier::Tier1Instrumented => JitTier::Tier1Instrumented,
+    }
+}
+
+fn assembly_load(load: Load, thread: ThreadId, stack: StackId, truncated: bool) -> AssemblyLoad {
+    let step = |step: loads::Step| {
+        let what = match step.kind {
+            StepKind::InContext => "assemblies of the load context",
+            StepKind::ContextLoad => "AssemblyLoadContext.Load",
+            StepKind::Application => "assemblies of the application",
+            StepKind::DefaultContext => "the default load context",
+            StepKind::Satellite => "satellite assemblies",
+            StepKind::ContextResolving => "handlers of AssemblyLoadContext.Resolving",
+            StepKind::AppDomainResolve => "handlers of AppDomain.AssemblyResolve",
+            StepKind::OtherStage => "a stage of the runtime",
+            StepKind::ContextHandler => "AssemblyLoadContext.Resolving handler",
+            StepKind::AppDomainHandler => "AppDomain.AssemblyResolve handler",
+            StepKind::LoadFromHandler => "beside the assembly that asks:",
+            StepKind::Probe => "file",
+        };
+        let what = if step.what.is_empty() { what.to_owned() } else { format!("{what} {}", step.what) };
+        LoadStep { what, found: step.found, result: step.result, took: step.took }
+    };
+    AssemblyLoad {
+        time: load.start,
+        thread,
+        stack,
+        truncated,
+        duration: load.duration,
+        own: load.own,
+        resolution: load.resolution,
+        outcome: match load.outcome {
+            Outcome::Loaded => LoadOutcome::Loaded,
+            Outcome::Known => LoadOutcome::Known,
+            Outcome::Failed => LoadOutcome::Failed,
+        },
+        assembly: load.assembly,
+        name: load.name,
+        path: load.path,
+        requested: load.requested,
+        requested_by: load.requested_by,
+        context: load.context,
+        steps: load.steps.into_iter().map(step).collect(),
+        dynamic: load.dynamic,
+        collectible: load.collectible,
+        precompiled: load.precompiled,
     }
 }
 
@@ -215,3 +403,5 @@ macro_rules! growing {
 
 growing!(Allocations, AllocationBatch, Allocations);
 growing!(Contentions, ContentionBatch, Contentions);
+growing!(Compilations, CompilationBatch, Compilations);
+growing!(TypeLoads, TypeLoadBatch, TypeLoads);

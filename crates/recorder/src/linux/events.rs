@@ -7,6 +7,8 @@ use nettrace::{
     allocations::{self, Allocation},
     counters::{self, Counted},
     gc,
+    jit::{self, Compilation},
+    loads::{self, Load, TypeLoad},
     locks::{self, Contention},
     thread_pool,
     threads::{self, Creation},
@@ -41,6 +43,15 @@ pub(super) enum FromEvents {
     Creation(Creation),
     /// What happened to the thread pool, and when.
     Pool(u64, thread_pool::Change),
+    Compiled(Box<Compilation>),
+    /// Precompiled code was looked for: whether it was found, and how long that took.
+    Lookup(bool, Option<u64>),
+    /// Code of a method was freed.
+    CodeFreed,
+    Loaded(Box<Load>),
+    /// An assembly was unloaded: time, the runtime's number, full name.
+    Unloaded(u64, u64, String),
+    TypeLoaded(TypeLoad),
     /// Values at a time.
     Counted(u64, Vec<Counted>),
     /// The runtime dropped this many events.
@@ -130,6 +141,8 @@ fn read(
     let mut collector = gc::Collector::new();
     let mut locks = locks::Collector::new();
     let mut threads = threads::Collector::new();
+    let mut jit = jit::Collector::new();
+    let mut loads = loads::Collector::new();
     let mut lost = 0;
     loop {
         let more = match reader.next_event() {
@@ -142,6 +155,8 @@ fn read(
                 {
                     return;
                 }
+                jit.push(&event);
+                loads.push(&event);
                 if let Some(allocation) = allocations::parse(&event)
                     && sender.send(FromEvents::Allocation(allocation)).is_err()
                 {
@@ -158,11 +173,13 @@ fn read(
             }
             Ok(None) => {
                 collector.finish();
+                loads.finish();
                 false
             }
             Err(error) if error.is_timeout() => true,
             Err(error) => {
                 collector.finish();
+                loads.finish();
                 // Nobody to tell is no error: the recording is over.
                 let _ = sender.send(FromEvents::Failed(format!("the EventPipe stream broke off: {error}")));
                 false
@@ -184,6 +201,26 @@ fn read(
         }
         while let Some(creation) = threads.next_output() {
             if sender.send(FromEvents::Creation(creation)).is_err() {
+                return;
+            }
+        }
+        while let Some(output) = jit.next_output() {
+            let event = match output {
+                jit::Output::Compiled(compiled) => FromEvents::Compiled(compiled),
+                jit::Output::Lookup { found, duration, .. } => FromEvents::Lookup(found, duration),
+                jit::Output::Freed => FromEvents::CodeFreed,
+            };
+            if sender.send(event).is_err() {
+                return;
+            }
+        }
+        while let Some(output) = loads.next_output() {
+            let event = match output {
+                loads::Output::Load(load) => FromEvents::Loaded(load),
+                loads::Output::Unloaded { time, assembly, name } => FromEvents::Unloaded(time, assembly, name),
+                loads::Output::Type(load) => FromEvents::TypeLoaded(load),
+            };
+            if sender.send(event).is_err() {
                 return;
             }
         }

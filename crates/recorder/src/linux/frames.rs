@@ -4,7 +4,7 @@ use super::{cpu::TakenSample, define::Definitions, names::Names, target::Target}
 use session::{FrameId, FrameTrust, FunctionKind, StackId};
 use std::{collections::HashMap, sync::Arc};
 use unwind::{Frame, FrameCode, LiveProcess, Needed, Outcome, Sample, Trust, Unknown, Unwinder};
-use wire::{Class, Code, Method, Module, RuntimeWorkKind};
+use wire::{Class, Code, Method, MethodKind, Module, RuntimeWorkKind};
 
 /// Most frames of an event's stack: the runtime gives no more (`EP_MAX_STACK_DEPTH`).
 const MOST_EVENT_FRAMES: usize = 100;
@@ -23,6 +23,14 @@ pub(super) enum Unwound {
         /// Whether the leaf is native code of the runtime.
         runtime_leaf: bool,
     },
+}
+
+/// What an event says of a method, in the form that clrscope writes names.
+pub(super) struct EventMethod {
+    pub dynamic: bool,
+    pub type_name: String,
+    pub name: String,
+    pub parameters: String,
 }
 
 /// What a frame looks like depends on these alone, so that frames are named once.
@@ -238,6 +246,54 @@ impl Frames {
             return Vec::new();
         }
         ips.iter().map(|ip| ip.saturating_sub(1)).filter(|lookup| !self.knows(*lookup)).collect()
+    }
+
+    /// The method whose code stands at an address, if its metadata token is this one: code may have been freed, and other
+    /// code may stand there now.
+    pub fn method_at(&mut self, address: u64, token: u32) -> Option<session::FunctionId> {
+        match self.unwinder.classify(address) {
+            FrameCode::Managed { method, .. } => self.names.function_with_token(method, token),
+            FrameCode::Native | FrameCode::Stub | FrameCode::Unknown => None,
+        }
+    }
+
+    /// A method by what an event says of it, for where the agent cannot say more.
+    pub fn method_of_event(&mut self, definitions: &mut Definitions, of: &EventMethod) -> session::FunctionId {
+        let method = Method {
+            id: 0,
+            module: None,
+            token: 0,
+            kind: match of.dynamic {
+                true if of.name.starts_with("IL_STUB") => MethodKind::IlStub,
+                true => MethodKind::Dynamic,
+                false => MethodKind::Normal,
+            },
+            // The runtime calls the type of all dynamic methods so.
+            type_name: if of.dynamic { String::new() } else { of.type_name.clone() },
+            name: of.name.clone(),
+            parameters: of.parameters.clone(),
+        };
+        Names::define(definitions, None, method)
+    }
+
+    /// The stack of an event, with what the event is about as its leaf. Without callers `alone` is what called it.
+    pub fn event_stack_of(
+        &mut self,
+        definitions: &mut Definitions,
+        ips: &Arc<[u64]>,
+        leaf: session::FunctionId,
+        alone: &str,
+    ) -> (StackId, bool) {
+        let (caller, truncated) = match ips.is_empty() {
+            true => {
+                let function = definitions.named(FunctionKind::Runtime, alone, None);
+                let frame = definitions.frame(function, None, FrameTrust::Runtime);
+                (definitions.stack([frame]), false)
+            }
+            false => self.event_stack(definitions, ips),
+        };
+        let frame = definitions.frame(leaf, None, FrameTrust::Runtime);
+        (definitions.called(caller, frame), truncated)
     }
 
     /// The stack of an event. All of its addresses are return addresses: the leaf has called the runtime.

@@ -72,6 +72,13 @@ impl Names {
 
     pub fn method(&mut self, definitions: &mut Definitions, method: Method) {
         let module = method.module.and_then(|module| self.modules.get(&module)).map(|facts| facts.id);
+        let (id, of, token) = (method.id, method.module, method.token);
+        let function = Self::define(definitions, module, method);
+        self.methods.insert(id, MethodFacts { function, module: of, token });
+    }
+
+    /// The function of a method.
+    pub fn define(definitions: &mut Definitions, module: Option<ModuleId>, method: Method) -> FunctionId {
         let user = symbols::demangle_compiler_names(&method.type_name, &method.name);
         let kind = match method.kind {
             MethodKind::Normal => FunctionKind::Managed,
@@ -89,9 +96,12 @@ impl Names {
             symbols::StateMachine::AsyncOrIterator => session::StateMachine::AsyncOrIterator,
         });
         let id = FunctionId(0);
-        let function = FunctionDef { id, kind, module, type_name, name, parameters, state_machine };
-        let function = definitions.function(function);
-        self.methods.insert(method.id, MethodFacts { function, module: method.module, token: method.token });
+        definitions.function(FunctionDef { id, kind, module, type_name, name, parameters, state_machine })
+    }
+
+    /// The function of a method, if its metadata token is this one.
+    pub fn function_with_token(&self, method: u32, token: u32) -> Option<FunctionId> {
+        self.methods.get(&method).filter(|facts| facts.token == token).map(|facts| facts.function)
     }
 
     pub fn function_of(&self, method: u32) -> Option<FunctionId> {

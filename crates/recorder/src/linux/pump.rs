@@ -20,8 +20,8 @@ use nettrace::{
 use rustix::time::{ClockId, clock_gettime};
 use session::{
     CounterDef, CounterId, CounterKind, EndReason, ExceptionSample, HeapEnd, LiveSink, ObserverStatus, PoolChange,
-    PoolEvent, SampleBatch, SessionEnd, SessionError, SessionInfo, SessionRecord, SessionWriter, Sink, StackId, Tee,
-    ThreadId, ThreadLook, ThreadSeen, ThreadState,
+    PoolEvent, PrecompiledCount, SampleBatch, SessionEnd, SessionError, SessionInfo, SessionRecord, SessionWriter,
+    Sink, StackId, Tee, ThreadId, ThreadLook, ThreadSeen, ThreadState,
 };
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -159,6 +159,8 @@ pub(super) struct Pump {
     waiting: VecDeque<Waiting>,
     event_samples: EventSamples,
     call_trees: CallTrees,
+    /// Looked for since it was last written.
+    precompiled: PrecompiledCount,
     cpu: Vec<Ready>,
     wall: Vec<Ready>,
     last_wall: Option<u64>,
@@ -200,6 +202,7 @@ impl Pump {
             waiting: VecDeque::new(),
             event_samples: EventSamples::default(),
             call_trees: CallTrees::default(),
+            precompiled: PrecompiledCount::default(),
             cpu: Vec::new(),
             wall: Vec::new(),
             last_wall: None,
@@ -866,6 +869,8 @@ impl Pump {
                 self.write(&SessionRecord::Gc(gc));
             }
             FromEvents::Pause(pause) => self.write(&SessionRecord::Pause(pause)),
+            // Likewise where another profiler listens to more than its own events.
+            FromEvents::Allocation(_) if !self.runs("allocations") => {}
             FromEvents::Allocation(allocation) => {
                 self.count("allocations", 1);
                 self.event_sample(EventSample::Allocation(allocation));
@@ -873,6 +878,27 @@ impl Pump {
             FromEvents::Contention(wait) => {
                 self.count("locks", 1);
                 self.event_sample(EventSample::Contention(wait));
+            }
+            FromEvents::Compiled(compiled) => {
+                self.count("jit", 1);
+                self.event_sample(EventSample::Compiled(compiled));
+            }
+            FromEvents::Lookup(found, duration) => {
+                let count = &mut self.precompiled;
+                *(if found { &mut count.found } else { &mut count.missing }) += 1;
+                count.duration = count.duration.saturating_add(duration.unwrap_or(0));
+            }
+            FromEvents::CodeFreed => self.precompiled.freed += 1,
+            FromEvents::Loaded(load) => {
+                self.count("loads", 1);
+                self.event_sample(EventSample::Loaded(load));
+            }
+            FromEvents::Unloaded(time, assembly, name) => {
+                self.write(&SessionRecord::AssemblyUnload { time, assembly, name });
+            }
+            FromEvents::TypeLoaded(load) => {
+                self.count("loads", 1);
+                self.event_sample(EventSample::TypeLoaded(load));
             }
             FromEvents::Creation(creation) => {
                 if self.runs("threads") {
@@ -998,6 +1024,10 @@ impl Pump {
         self.update_observer();
         let observer = self.observer.clone();
         self.write(&SessionRecord::Observer(observer));
+        let precompiled = std::mem::take(&mut self.precompiled);
+        if precompiled != PrecompiledCount::default() {
+            self.write(&SessionRecord::Precompiled(PrecompiledCount { time: now(), ..precompiled }));
+        }
         let mut samples: Vec<(&'static str, u64)> = self.counts.iter().map(|(id, count)| (*id, *count)).collect();
         samples.sort_unstable();
         let dropped = self.observer.dropped.iter().map(|(_, count)| count).sum();

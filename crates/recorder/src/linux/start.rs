@@ -112,7 +112,7 @@ fn event_pipe(options: &RecordOptions, major: u16, session: &str) -> EventPipeCo
         }
     }
     // Collections need no stacks, and runtimes that can leave them out should.
-    let with_stacks = |id: &str| matches!(id, "allocations" | "locks" | "threads");
+    let with_stacks = |id: &str| matches!(id, "allocations" | "locks" | "threads" | "jit" | "loads");
     let stacks = options.profilers.iter().any(|selection| with_stacks(selection.spec.id));
     EventPipeConfig { stacks, ..EventPipeConfig::new(providers) }
 }

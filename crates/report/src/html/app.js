@@ -931,6 +931,61 @@ function locksView() {
     dataTable('Lengths of waits', [['From', 'n'], ['Waits', 'n'], ['']], bars)];
 }
 
+// ---------------------------------------------------------------- compilation and loads
+
+const facts = rows => el('section', { class: 'card pad' }, el('dl', { class: 'facts' },
+  rows.filter(row => row).map(([name, value]) => [el('dt', {}, name), el('dd', {}, value)])));
+
+function jitView() {
+  const { all, blocking, background, again, missing, rejected, dynamic, tiers, threads, found, lookups, overTime, rows } = D.jit;
+  const cells = ([n, time, il, native]) => [el('td', { class: 'n' }, count(n)), el('td', { class: 'n' }, duration(time)), el('td', { class: 'n' }, bytes(il)), el('td', { class: 'n' }, bytes(native))];
+  const some = (name, of) => of[0] ? [name, `${count(of[0])} in ${duration(of[1])}`] : null;
+  const summary = facts([
+    ['Compiled', `${plural(all[0], 'method')} in ${duration(all[1])}: ${bytes(all[2])} of IL became ${bytes(all[3])} of code`],
+    ['Threads waited for', `${count(blocking[0])} in ${duration(blocking[1])}`], some('In the background', background),
+    some('Compiled before', again), some('Although their module is precompiled', missing), some('Precompiled code refused', rejected), some('Dynamic methods', dynamic),
+    lookups ? ['Precompiled code used', `for ${count(found)} of ${plural(lookups, 'method')}`] : null,
+  ]);
+  if (!rows.length) return [summary, el('section', { class: 'card empty' }, 'No method was compiled.')];
+  const sizes = [['Methods', 'n'], ['Time', 'n'], ['IL', 'n'], ['Code', 'n']];
+  return [summary,
+    el('section', { class: 'card pad' }, el('h2', {}, 'Methods compiled per second'), lineChart(overTime, 'Methods compiled per second')),
+    dataTable('By tier', [['Tier'], ...sizes], tiers.map(([tier, of]) => el('tr', {}, el('td', {}, tier), cells(of)))),
+    dataTable('Compiled methods', [['Time', 'n'], ['Waited', 'n'], ['Longest', 'n'], ['Times', 'n'], ['IL', 'n'], ['Code', 'n'], ['Tiers'], ['Method'], ['Mostly for a call in']],
+      rows.map(row => el('tr', {}, el('td', { class: 'n' }, duration(row.sums[1])), el('td', { class: 'n' }, duration(row.blocking)), el('td', { class: 'n' }, duration(row.longest)),
+        el('td', { class: 'n' }, count(row.sums[0])), el('td', { class: 'n' }, bytes(row.sums[2])), el('td', { class: 'n' }, bytes(row.sums[3])),
+        el('td', {}, row.tiers.map(([tier, n]) => n > 1 ? `${n} × ${tier}` : tier).join(', '), el('div', { class: 'where' }, row.precompiled)),
+        el('td', { class: 'fn', style: 'min-width:200px' }, methodCell('jit', row.function, FN.module[row.function] ? D.modules[FN.module[row.function] - 1] : '', row.methods > 1 ? ` (${count(row.methods)} of them)` : '')),
+        el('td', { class: 'fn', style: 'min-width:200px' }, row.at === null ? '·' : methodCell('jit', row.at, place(row.file, row.line)))))),
+    dataTable('What threads waited for', [['Waited', 'n'], ['Methods', 'n'], ['Thread']], threads.map(([name, n, time]) =>
+      el('tr', {}, el('td', { class: 'n' }, duration(time)), el('td', { class: 'n' }, count(n)), el('td', {}, name))))];
+}
+
+function loadsView() {
+  const { timed, counts: [loaded, known, failed, dynamic, collectible, unloaded], time, steps, distinct, threads, assemblies, types } = D.loads;
+  const summary = facts([
+    ['Assemblies loaded', `${count(loaded)}, ${count(dynamic)} of them made at run time, ${count(collectible)} can be unloaded`], ['Unloaded', count(unloaded)],
+    timed ? ['Requests besides', `${count(known)} for what was known already, ${count(failed)} failed`] : ['Not told', 'how long loads took, what was not found, types: .NET 5 and newer tell'],
+    timed ? ['Time for assemblies', `${duration(time[0])}, ${duration(time[1])} of it for what was not found`] : null,
+    timed ? ['Types', `${count(distinct)} in ${plural(steps, 'step')}, for ${duration(time[2])}`] : null,
+  ]);
+  const heads = [['At', 'n'], ['Took', 'n'], ['To find it', 'n'], ['Assembly'], [''], ['File and search'], ['Asked by'], ['For a call in'], ['Thread']];
+  const unknown = value => value === null ? '·' : duration(value);
+  const slow = row => row.steps.filter(([, , , took]) => row.failed || took >= 1000)
+    .map(([what, ok, result, took]) => el('div', { class: 'where' }, `${duration(took)} ${what}: ${ok ? 'found' : 'not found'}${result ? `, ${result}` : ''}`));
+  return [summary,
+    assemblies.length ? dataTable('Assemblies', heads, assemblies.map(row => el('tr', {}, el('td', { class: 'n' }, duration(Math.max(1, row.time))),
+      el('td', { class: 'n' }, unknown(row.own)), el('td', { class: 'n' }, unknown(row.resolution)),
+      el('td', { class: 'fn' }, row.name, el('div', { class: 'where' }, row.version)), el('td', {}, row.outcome),
+      el('td', { class: 'fn' }, row.path, slow(row)), el('td', { class: 'fn' }, row.by, el('div', { class: 'where' }, row.context === 'Default' ? '' : row.context)),
+      el('td', { class: 'fn', style: 'min-width:200px' }, methodCell('loads', row.at, place(row.file, row.line))), el('td', {}, row.thread)))) : null,
+    types.length ? dataTable('Types', [['Took', 'n'], ['Longest, with all in it', 'n'], ['Steps', 'n'], ['Type'], ['Mostly for a call in']], types.map(row => el('tr', {},
+      el('td', { class: 'n' }, duration(row.own)), el('td', { class: 'n' }, duration(row.longest)), el('td', { class: 'n' }, count(row.steps)), el('td', { class: 'fn' }, row.type),
+      el('td', { class: 'fn', style: 'min-width:200px' }, methodCell('loads', row.at, place(row.file, row.line)))))) : null,
+    timed && threads.length ? dataTable('What threads waited for', [['Assemblies', 'n'], ['Requests', 'n'], ['Types', 'n'], ['Steps', 'n'], ['Thread']], threads.map(([name, n, a, m, t]) =>
+      el('tr', {}, el('td', { class: 'n' }, duration(a)), el('td', { class: 'n' }, count(n)), el('td', { class: 'n' }, duration(t)), el('td', { class: 'n' }, count(m)), el('td', {}, name)))) : null];
+}
+
 // ---------------------------------------------------------------- counters
 
 /** A number of any size in few digits. */
@@ -1046,6 +1101,8 @@ const TABS = [
   ...(D.locks.on ? [{ id: 'locks', title: 'Locks', make: locksView }] : []),
   ...(D.looks.on ? [{ id: 'looks', title: 'All threads', make: looksView }] : []),
   ...(D.pool.on ? [{ id: 'pool', title: 'Thread pool', make: poolView }] : []),
+  ...(D.jit.on ? [{ id: 'jit', title: 'Compilation', make: jitView }] : []),
+  ...(D.loads.on ? [{ id: 'loads', title: 'Loads', make: loadsView }] : []),
   ...(D.counters.on ? [{ id: 'counters', title: 'Counters', make: countersView }] : []),
   { id: 'recording', title: 'Recording', make: recordingView },
 ];
@@ -1086,6 +1143,8 @@ function tiles() {
   if (D.locks.on) list.push(tile('Waited for locks', (D.locks.all[1] / (D.meta.duration || 1)).toFixed(2), 'threads', D.locks.all[0] ? `${plural(D.locks.all[0], 'wait')}, longest ${duration(D.locks.all[5])}` : 'no wait'));
   if (D.looks.on) list.push(tile('Zombie suspects', count(D.looks.rows.filter(row => row.bad).length), 'threads', `of ${count(D.looks.rows.length)}; ${plural(D.looks.starts.filter(row => row.leak).length, 'leak')}`));
   if (D.pool.on) list.push(tile('Thread pool', D.pool.health, null, D.pool.kinds.length ? '' : 'no worker was seen'));
+  if (D.jit.on) list.push(tile('Waited for compilation', duration(D.jit.blocking[1]), null, `${plural(D.jit.all[0], 'method')} compiled, ${count(D.jit.background[0])} in the background`));
+  if (D.loads.on) list.push(tile('Assemblies loaded', count(D.loads.counts[0]), null, D.loads.timed ? `${duration(D.loads.time[0])}; types ${duration(D.loads.time[2])}` : `${count(D.loads.counts[5])} unloaded`));
   if (D.gc.on) list.push(tile('GC paused', percent(D.gc.share), 'of the time', D.gc.all[0] ? `${plural(D.gc.all[0], 'pause')}, longest ${duration(D.gc.all[3])}` : 'no pause'));
   if (D.observer) list.push(tile('Cost of observing', percent(D.observer.cpu / (D.observer.since || 1)), 'of a processor',
     `${bytes(D.observer.memory)}, stopped ${duration(D.observer.stopped)}`));
@@ -1097,7 +1156,7 @@ function toolbar() {
   const series = current();
   const segment = (label, options, chosen, choose) => el('div', { class: 'segments', role: 'group', 'aria-label': label },
     options.map(([id, title]) => el('button', { 'aria-pressed': String(id === chosen), onclick: () => { choose(id); view.zoom = view.focus = 0; render(); } }, title)));
-  const names = { cpu: 'CPU', wall: 'Wall', exceptions: 'Exceptions', allocations: 'Allocations', locks: 'Locks', threads: 'Threads', threadpool: 'Thread pool', calls: 'Calls', transitions: 'Transitions' };
+  const names = { cpu: 'CPU', wall: 'Wall', exceptions: 'Exceptions', allocations: 'Allocations', locks: 'Locks', threads: 'Threads', threadpool: 'Thread pool', calls: 'Calls', transitions: 'Transitions', jit: 'Compilation', loads: 'Loads' };
   const parts = [segment('Profiler', D.series.map(s => [s.id, names[s.id] || s.id]), view.series, id => { view.series = id; })];
   const threads = [...series.byThread.entries()].filter(([id]) => id >= 0).sort((a, b) => b[1].weight - a[1].weight);
   if (view.thread !== 'all' && !series.byThread.has(Number(view.thread))) view.thread = 'all';

@@ -1,0 +1,480 @@
+//! Compiled methods out of the runtime's events, and how often precompiled code was found.
+//!
+//! Layouts are those of the runtime's manifest, `ClrEtwAll.man`, for processes of 64 bits.
+
+use crate::Event;
+use crate::cursor::Cursor;
+use crate::runtime::PROVIDER;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Most characters of a name or a signature that are read. An event has at most 64 KB.
+const MAX_TEXT: usize = 1 << 15;
+
+/// Most threads that are followed, compilations within each other of one, and failed look-ups that are remembered of one.
+const MAX_THREADS: usize = 1 << 16;
+const MAX_DEPTH: usize = 64;
+const MAX_MISSING: usize = 16;
+
+/// How thoroughly a method was compiled (`NativeCodeVersion::OptimizationTier` as bits 7 to 9 of an event's flags).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Tier {
+    /// Not told.
+    Unknown,
+    /// Without optimizations: for a debugger, or because the method is very large.
+    MinOpt,
+    /// With all optimizations at once, outside of tiered compilation: dynamic methods, `AggressiveOptimization`.
+    Optimized,
+    /// Quickly, as the first of tiers.
+    Quick,
+    /// With all optimizations, as the last of tiers.
+    Tier1,
+    /// The same for a method in the middle of a loop (on-stack replacement).
+    Tier1Osr,
+    /// Quickly, with counters for what the last tier wants to know.
+    QuickInstrumented,
+    /// With optimizations and such counters: for methods whose precompiled code is hot.
+    Tier1Instrumented,
+}
+
+impl Tier {
+    fn of_flags(flags: u32) -> Self {
+        match flags >> 7 & 7 {
+            1 => Self::MinOpt,
+            2 => Self::Optimized,
+            3 => Self::Quick,
+            4 => Self::Tier1,
+            5 => Self::Tier1Osr,
+            6 => Self::QuickInstrumented,
+            7 => Self::Tier1Instrumented,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// What became of the precompiled (ready-to-run) code of a method that was compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Precompiled {
+    /// It was not looked for: its module has none, or the method was compiled before.
+    NotSought,
+    /// The image of its module has none that could be used.
+    Missing,
+    /// There is some, and the runtime found that it may not be used.
+    Rejected,
+    /// The same because a profiler said so.
+    RejectedByProfiler,
+}
+
+/// A compiled method.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compilation {
+    /// When it began, in nanoseconds of the stream's clock; when it ended, where the beginning was not seen.
+    pub start: u64,
+    /// How long it took without other compilations within it, nanoseconds; `None` where the beginning was not seen.
+    pub duration: Option<u64>,
+    /// Thread that compiled, in the process's own pid namespace.
+    pub thread: u64,
+    /// What made it necessary: where the method was called, leaf first. Empty on the runtime's own threads.
+    pub stack: Arc<[u64]>,
+    /// The runtime's number of the method: each instantiation of a generic one has its own. Those of dynamic methods
+    /// come again.
+    pub method: u64,
+    /// The runtime's number of its module.
+    pub module: u64,
+    /// Metadata token (`mdMethodDef`); 0 where there is none.
+    pub token: u32,
+    /// Its type, as reflection writes it; `dynamicClass` for dynamic methods.
+    pub type_name: String,
+    /// Its name without generic arguments.
+    pub name: String,
+    /// Return type and parameters, as IL assemblers write them.
+    pub signature: String,
+    /// How thoroughly.
+    pub tier: Tier,
+    /// Size of its IL in bytes; 0 for dynamic methods, whose the runtime does not tell, and where the beginning was not
+    /// seen.
+    pub il_size: u32,
+    /// Where its code stands.
+    pub code: u64,
+    /// Size of its code in bytes.
+    pub native_size: u32,
+    /// Whether it has no metadata: a dynamic method, or a stub of the runtime.
+    pub dynamic: bool,
+    /// Whether the runtime did it on a thread of its own, for a method that has code already.
+    pub background: bool,
+    /// What became of its precompiled code.
+    pub precompiled: Precompiled,
+}
+
+/// What the events tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// A method was compiled.
+    Compiled(Box<Compilation>),
+    /// Precompiled code of a method was looked for.
+    Lookup {
+        /// When, in nanoseconds of the stream's clock.
+        time: u64,
+        /// Whether there is some that can be used.
+        found: bool,
+        /// How long that took, nanoseconds; `None` before .NET 5.
+        duration: Option<u64>,
+    },
+    /// The code of a method was freed: of a dynamic one, or of one whose assembly was unloaded.
+    Freed,
+}
+
+/// Pairs the beginning and the end of compilations, of events that come in the order of their times.
+#[derive(Debug, Default)]
+pub struct Collector {
+    threads: HashMap<u64, Thread>,
+    output: VecDeque<Output>,
+}
+
+#[derive(Debug, Default)]
+struct Thread {
+    /// Compilations that have begun, the innermost last.
+    begun: Vec<Begun>,
+    /// Look-ups that have begun: method and time.
+    lookups: Vec<(u64, u64)>,
+    /// Methods for which no precompiled code was found of late.
+    missing: VecDeque<u64>,
+    /// Whether it is at its compilations in the background.
+    background: bool,
+}
+
+#[derive(Debug)]
+struct Begun {
+    method: u64,
+    time: u64,
+    il_size: u32,
+    stack: Arc<[u64]>,
+    missing: bool,
+    /// Time of compilations within it.
+    nested: u64,
+}
+
+impl Collector {
+    /// A collector that has seen nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next event; others than those of compilation are passed over.
+    pub fn push(&mut self, event: &Event) {
+        if event.ty.provider == PROVIDER {
+            // What is cut short tells nothing.
+            let _ = self.push_fields(event.ty.id, &event.payload, event.timestamp, event.thread_id, &event.stack);
+        }
+    }
+
+    /// What has come to be known.
+    pub fn next_output(&mut self) -> Option<Output> {
+        self.output.pop_front()
+    }
+
+    fn push_fields(&mut self, id: u32, payload: &[u8], time: u64, thread: u64, stack: &Arc<[u64]>) -> Option<()> {
+        if !matches!(id, 143 | 144 | 145 | 159 | 160 | 283 | 284) {
+            return None;
+        }
+        if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&thread) {
+            return None;
+        }
+        let of_thread = self.threads.entry(thread).or_default();
+        let mut fields = Cursor(payload);
+        match id {
+            143 => {
+                let compiled = of_thread.loaded(fields, time, thread)?;
+                self.output.push_back(Output::Compiled(Box::new(compiled)));
+            }
+            144 => self.output.push_back(Output::Freed),
+            145 => of_thread.jitting(fields, time, stack)?,
+            159 => {
+                let method = fields.u64()?;
+                for _ in 0..3 {
+                    fields.skip_utf16z(MAX_TEXT)?;
+                }
+                let found = fields.u64()? != 0;
+                let begun = of_thread.lookups.iter().rposition(|(begun, _)| *begun == method);
+                let since = begun.and_then(|at| of_thread.lookups.drain(at..).next());
+                let duration = since.map(|(_, begun)| time.saturating_sub(begun));
+                if !found {
+                    if of_thread.missing.len() >= MAX_MISSING {
+                        of_thread.missing.pop_front();
+                    }
+                    of_thread.missing.push_back(method);
+                }
+                self.output.push_back(Output::Lookup { time, found, duration });
+            }
+            160 => {
+                if of_thread.lookups.len() >= MAX_DEPTH {
+                    of_thread.lookups.clear();
+                }
+                of_thread.lookups.push((fields.u64()?, time));
+            }
+            283 => of_thread.background = true,
+            _ => of_thread.background = false,
+        }
+        Some(())
+    }
+}
+
+impl Thread {
+    /// `MethodJittingStarted`.
+    fn jitting(&mut self, mut fields: Cursor<'_>, time: u64, stack: &Arc<[u64]>) -> Option<()> {
+        let method = fields.u64()?;
+        let _module = fields.u64()?;
+        let _token = fields.u32()?;
+        let il_size = fields.u32()?;
+        let missing = self.missing.iter().position(|missing| *missing == method);
+        let missing = missing.and_then(|at| self.missing.remove(at)).is_some();
+        if self.begun.len() >= MAX_DEPTH {
+            // Some never ended.
+            self.begun.remove(0);
+        }
+        self.begun.push(Begun { method, time, il_size, stack: Arc::clone(stack), missing, nested: 0 });
+        Some(())
+    }
+
+    /// `MethodLoadVerbose`; `None` for what was not compiled.
+    fn loaded(&mut self, mut fields: Cursor<'_>, time: u64, thread: u64) -> Option<Compilation> {
+        const DYNAMIC: u32 = 0x1;
+        const JITTED: u32 = 0x8;
+        const HELPER: u32 = 0x10;
+        const REJECTED_BY_PROFILER: u32 = 0x20;
+        const REJECTED: u32 = 0x40;
+        let method = fields.u64()?;
+        let module = fields.u64()?;
+        let code = fields.u64()?;
+        let native_size = fields.u32()?;
+        let token = fields.u32()?;
+        let flags = fields.u32()?;
+        if flags & JITTED == 0 || flags & HELPER != 0 {
+            return None;
+        }
+        let type_name = fields.utf16z(MAX_TEXT)?;
+        let name = fields.utf16z(MAX_TEXT)?;
+        let signature = fields.utf16z(MAX_TEXT)?;
+        let at = self.begun.iter().rposition(|begun| begun.method == method);
+        // Those within it that have not ended never will.
+        let begun = at.and_then(|at| self.begun.drain(at..).next());
+        let whole = begun.as_ref().map(|begun| time.saturating_sub(begun.time));
+        if let (Some(outer), Some(whole)) = (self.begun.last_mut(), whole) {
+            outer.nested = outer.nested.saturating_add(whole);
+        }
+        let nested = begun.as_ref().map_or(0, |begun| begun.nested);
+        let precompiled = match flags {
+            flags if flags & REJECTED_BY_PROFILER != 0 => Precompiled::RejectedByProfiler,
+            flags if flags & REJECTED != 0 => Precompiled::Rejected,
+            _ if begun.as_ref().is_some_and(|begun| begun.missing) => Precompiled::Missing,
+            _ => Precompiled::NotSought,
+        };
+        Some(Compilation {
+            start: begun.as_ref().map_or(time, |begun| begun.time),
+            duration: whole.map(|whole| whole.saturating_sub(nested)),
+            thread,
+            il_size: begun.as_ref().map_or(0, |begun| begun.il_size),
+            stack: begun.map(|begun| begun.stack).unwrap_or_default(),
+            method,
+            module,
+            token,
+            type_name,
+            name,
+            signature,
+            tier: Tier::of_flags(flags),
+            code,
+            native_size,
+            dynamic: flags & DYNAMIC != 0,
+            background: self.background,
+            precompiled,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cursor::recorded;
+
+    /// Feeds events of threads, ten nanoseconds apart from 100 on. Each is called from its thread's number.
+    fn collect(events: &[(u32, u64, &[u8])]) -> Vec<Output> {
+        let mut collector = Collector::new();
+        for (time, (id, thread, payload)) in (10..).zip(events) {
+            let _ = collector.push_fields(*id, payload, time * 10, *thread, &Arc::from([*thread]));
+        }
+        std::iter::from_fn(|| collector.next_output()).collect()
+    }
+
+    fn compiled(events: &[(u32, u64, &[u8])]) -> Vec<Compilation> {
+        let outputs = collect(events).into_iter();
+        outputs
+            .filter_map(|output| if let Output::Compiled(compiled) = output { Some(*compiled) } else { None })
+            .collect()
+    }
+
+    fn text(text: &str) -> Vec<u8> {
+        text.encode_utf16().chain([0]).flat_map(u16::to_le_bytes).collect()
+    }
+
+    fn names() -> Vec<u8> {
+        [text("N.Type"), text("Run"), text("void  ()")].concat()
+    }
+
+    fn jitting(method: u64) -> Vec<u8> {
+        let fields = [method.to_le_bytes(), 9_u64.to_le_bytes()].concat();
+        [fields, vec![1, 0, 0, 6], vec![44, 0, 0, 0], names(), vec![0, 0]].concat()
+    }
+
+    fn loaded(method: u64, flags: u32) -> Vec<u8> {
+        let fields = [method, 9, 0x7000].map(u64::to_le_bytes).concat();
+        let numbers = [123, 0x0600_0001, flags].map(u32::to_le_bytes).concat();
+        [fields, numbers, names(), vec![0, 0]].concat()
+    }
+
+    fn lookup(method: u64, entry: u64) -> Vec<u8> {
+        [method.to_le_bytes().to_vec(), names(), entry.to_le_bytes().to_vec(), vec![0, 0]].concat()
+    }
+
+    /// What the program `samples/jitter` made a runtime tell; of all of its events, those that are looked at here.
+    fn of_jitter(lines: &str) -> (Vec<Compilation>, usize) {
+        let mut collector = Collector::new();
+        for (time, thread, id, payload) in recorded(lines) {
+            let _ = collector.push_fields(id, &payload, time, thread, &Arc::from([]));
+        }
+        let outputs: Vec<_> = std::iter::from_fn(|| collector.next_output()).collect();
+        let freed = outputs.iter().filter(|output| matches!(output, Output::Freed)).count();
+        let compiled = |output| if let Output::Compiled(compiled) = output { Some(*compiled) } else { None };
+        (outputs.into_iter().filter_map(compiled).collect(), freed)
+    }
+
+    #[test]
+    fn real_runtimes() {
+        let runtimes = [
+            (3, include_str!("recorded/jitter-3.1.23.txt")),
+            (8, include_str!("recorded/jitter-8.0.30.txt")),
+            (9, include_str!("recorded/jitter-9.0.5.txt")),
+        ];
+        for (major, lines) in runtimes {
+            let (all, freed) = of_jitter(lines);
+            assert_eq!(freed, 2, "{major}: two of the dynamic methods");
+            let of = |name: &str| all.iter().filter(|one| one.name == name).collect::<Vec<_>>();
+            assert!(all.iter().all(|one| one.duration.is_some()), "{major}");
+
+            let dynamic = of("dynamic_0")[0];
+            assert_eq!((dynamic.type_name.as_str(), dynamic.signature.as_str()), ("dynamicClass", "int32  (int32)"));
+            assert_eq!((dynamic.il_size, dynamic.token, dynamic.tier), (0, 0, Tier::Optimized), "{major}");
+            assert!(dynamic.dynamic && !dynamic.background && dynamic.precompiled == Precompiled::NotSought, "{major}");
+            // Too large for the compiler to optimize it.
+            let large = of("large_method")[0];
+            assert_eq!((large.il_size, large.tier, large.native_size), (0, Tier::MinOpt, 0x948b), "{major}");
+            assert!(large.duration > Some(5_000_000), "{major}: {large:?}");
+
+            let instances = of("Instantiate");
+            let methods: std::collections::HashSet<_> = instances.iter().map(|one| one.method).collect();
+            assert_eq!((instances.len(), methods.len()), (8, 8), "{major}");
+            assert!(instances.iter().all(|one| one.tier == Tier::Quick && one.token == 0x0600_0007), "{major}");
+            assert!(instances.iter().all(|one| one.il_size == 0x19 && one.native_size > 0), "{major}: {instances:?}");
+
+            let tiers = |name: &str| of(name).iter().map(|one| (one.tier, one.background)).collect::<Vec<_>>();
+            let hot: &[_] = match major {
+                3 => &[(Tier::Quick, false), (Tier::Tier1, true)],
+                _ => &[(Tier::Quick, false), (Tier::QuickInstrumented, true), (Tier::Tier1, true)],
+            };
+            assert_eq!(tiers("Hot"), hot, "{major}");
+            let looping: &[_] = match major {
+                3 => &[(Tier::Optimized, false)],
+                _ => &[(Tier::Quick, false), (Tier::Tier1Osr, false)],
+            };
+            assert_eq!(tiers("Loop"), looping, "{major}");
+            let sought: Vec<_> = all.iter().filter(|one| one.precompiled != Precompiled::NotSought).collect();
+            if major != 8 {
+                assert!(sought.iter().all(|one| one.precompiled == Precompiled::Missing && !one.dynamic), "{sought:?}");
+                assert_eq!(sought.len(), 1, "{major}");
+            }
+        }
+    }
+
+    #[test]
+    fn compilations_within_each_other_share_no_time() {
+        let events =
+            [(145, 1, jitting(1)), (145, 1, jitting(2)), (143, 1, loaded(2, 0x188)), (143, 1, loaded(1, 0x188))];
+        let events: Vec<_> = events.iter().map(|(id, thread, payload)| (*id, *thread, payload.as_slice())).collect();
+        let told: Vec<_> = compiled(&events).iter().map(|one| (one.method, one.start, one.duration)).collect();
+        assert_eq!(told, [(2, 110, Some(10)), (1, 100, Some(20))]);
+    }
+
+    #[test]
+    fn threads_do_not_mix_and_what_never_ends_is_passed_over() {
+        let (start, other, end) = (jitting(1), jitting(2), loaded(1, 0x188));
+        let told = compiled(&[(145, 1, &start), (145, 2, &start), (145, 1, &other), (143, 2, &end), (143, 1, &end)]);
+        let told: Vec<_> = told.iter().map(|one| (one.thread, one.start, one.duration)).collect();
+        assert_eq!(told, [(2, 110, Some(20)), (1, 100, Some(40))]);
+        // The beginning was before the recording.
+        let told = compiled(&[(143, 1, &end)]);
+        assert_eq!((told[0].start, told[0].duration, told[0].il_size, told[0].stack.len()), (100, None, 0, 0));
+        // Neither a helper nor precompiled code is compiled.
+        assert_eq!(compiled(&[(143, 1, &loaded(1, 0x18)), (143, 1, &loaded(1, 0))]), []);
+    }
+
+    #[test]
+    fn what_became_of_precompiled_code() {
+        let (none, some) = (lookup(1, 0), lookup(2, 0x9000));
+        let events: [(u32, u64, &[u8]); 8] = [
+            (160, 1, &1_u64.to_le_bytes()),
+            (159, 1, &none),
+            (145, 1, &jitting(1)),
+            (143, 1, &loaded(1, 0x188)),
+            (159, 1, &some),
+            (145, 1, &jitting(2)),
+            (143, 1, &loaded(2, 0x188 | 0x40)),
+            (143, 1, &loaded(3, 0x188 | 0x20)),
+        ];
+        let outputs = collect(&events);
+        let lookups: Vec<_> =
+            outputs.iter().filter(|output| matches!(output, Output::Lookup { .. })).cloned().collect();
+        let expected = [
+            Output::Lookup { time: 110, found: false, duration: Some(10) },
+            Output::Lookup { time: 140, found: true, duration: None },
+        ];
+        assert_eq!(lookups, expected);
+        let told: Vec<_> = compiled(&events).iter().map(|one| one.precompiled).collect();
+        assert_eq!(told, [Precompiled::Missing, Precompiled::Rejected, Precompiled::RejectedByProfiler]);
+        // The second compilation of the same method did not look.
+        let again = compiled(&[
+            (159, 1, &none),
+            (145, 1, &jitting(1)),
+            (143, 1, &loaded(1, 0x188)),
+            (145, 1, &jitting(1)),
+            (143, 1, &loaded(1, 0x208)),
+        ]);
+        assert_eq!(again[1].precompiled, Precompiled::NotSought);
+    }
+
+    #[test]
+    fn the_background_is_that_of_its_thread() {
+        let (start, end) = (jitting(1), loaded(1, 0x208));
+        let told = compiled(&[
+            (283, 1, &[]),
+            (145, 1, &start),
+            (145, 2, &start),
+            (143, 1, &end),
+            (143, 2, &end),
+            (284, 1, &[]),
+            (145, 1, &start),
+            (143, 1, &end),
+        ]);
+        let told: Vec<_> = told.iter().map(|one| (one.thread, one.background, one.tier)).collect();
+        assert_eq!(told, [(1, true, Tier::Tier1), (2, false, Tier::Tier1), (1, false, Tier::Tier1)]);
+    }
+
+    #[test]
+    fn what_is_cut_short_tells_nothing() {
+        let (end, none) = (loaded(1, 0x188), lookup(1, 0));
+        for cut in 0..end.len() - 2 {
+            assert_eq!(collect(&[(143, 1, &end[..cut])]), [], "cut at {cut}");
+        }
+        for cut in 0..none.len() - 2 {
+            assert_eq!(collect(&[(159, 1, &none[..cut])]), [], "cut at {cut}");
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! `loads`: assemblies and types that the runtime loads.
+
+use crate::{Collector, EventPipeSpec, ProfilerSpec, Settings, ValueSpec};
+
+/// What it is.
+pub const SPEC: ProfilerSpec = ProfilerSpec {
+    id: "loads",
+    summary: "Loaded assemblies and types: what each took, who asked, what was not found",
+    description: "Listens to the runtime's loader: every assembly that is loaded or unloaded, with its file and version and \
+        the call that made it necessary. From .NET 5 on also how long each took, how it was looked for (contexts, files, \
+        handlers), what could not be found, and every type that is loaded, with the time that threads spent at it. Time \
+        is told without what happened within it: a type that needs an assembly does not count the assembly's time. \
+        Everything is counted, nothing is sampled.",
+    values: &[ValueSpec { kind: "assemblies", unit: "count" }, ValueSpec { kind: "loads", unit: "nanoseconds" }],
+    params: &[],
+    // THREADS, for their names; DYNAMIC_FUNCTION_UNLOADS, for stacks through code that is freed.
+    events: (0x200, 0x4),
+    event_pipe: &[
+        // Loader.
+        EventPipeSpec {
+            provider: "Microsoft-Windows-DotNETRuntime",
+            keywords: 0x8,
+            level: 4,
+            arguments: "",
+            runtimes: EventPipeSpec::ALL,
+        },
+        // AssemblyLoader, which knows requests, and TypeDiagnostic.
+        EventPipeSpec {
+            provider: "Microsoft-Windows-DotNETRuntime",
+            keywords: 0x80_0000_0004,
+            level: 4,
+            arguments: "",
+            runtimes: (5, u16::MAX),
+        },
+    ],
+    since: 3,
+    attach: true,
+};
+
+/// Nothing runs inside but what answers about addresses.
+pub(crate) fn create(_settings: &Settings) -> Option<Box<dyn Collector>> {
+    None
+}
