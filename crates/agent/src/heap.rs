@@ -474,8 +474,11 @@ pub fn run(agent: &Arc<Agent>, outgoing: &Outgoing, settings: HeapSettings) {
             return;
         }
         next = clock::monotonic() + every;
+        let begun = clock::thread_cpu();
+        let looked = looker.look(number);
+        agent.tick_cpu.fetch_add(clock::thread_cpu().saturating_sub(begun), Relaxed);
         // A connection that is gone ends the session.
-        if looker.look(number).is_err() {
+        if looked.is_err() {
             agent.advance(Phase::Stopping);
             return;
         }
@@ -667,6 +670,7 @@ mod tests {
         }
         // SAFETY: the object is a local that nobody changes.
         let id = unsafe { ObjectId::from_raw(RawObjectId(object.as_ptr().addr())) };
+        // SAFETY: as above, and the object has at least the sizes that are tried.
         let units = |size| unsafe { strings.units(id, size) };
         assert_eq!(units(28), Some(&[0x61, 0x62, 0x63][..]));
         assert_eq!(units(26), Some(&[0x61, 0x62, 0x63][..]));

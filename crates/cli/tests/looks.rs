@@ -196,7 +196,7 @@ fn what_was_seen_of_a_process_that_dies_can_be_read() {
         let mut recorder = record(process.pid(), &output, "heap");
         wait_for_chunk(&output, &mut recorder);
         process.kill();
-        recorder.wait().expect(5);
+        recorder.wait().expect(0);
         let (looks, notes, end) = read(&output);
         assert_eq!((looks.len(), end), (1, Some(EndReason::ProcessExited)), "{runtime}: {notes:?}");
         let end = looks[0].end.as_ref().unwrap();
