@@ -6,7 +6,7 @@ pub const RULE: Rule = Rule {
     id: "jit-storm",
     summary: "Methods are compiled all the time, not only as the program starts",
     needs: &["counters"],
-    thresholds: &[Threshold { name: "rate", help: "Methods compiled per second, in each third of the look", default: 100.0 }],
+    thresholds: &[Threshold { name: "rate", help: "Methods compiled per second, in each third of the look", default: 200.0 }],
     look,
 };
 

@@ -180,7 +180,7 @@ mod tests {
             let mut bytes = head_of_chunk(7, u64::MAX, length);
             bytes.extend(&chunk);
             let record = Record::HeapChunk { look: 7, objects: u64::MAX, bytes: chunk };
-            assert_eq!(read::<Record>(&mut bytes.as_slice()).unwrap(), [record.clone()], "{length} bytes");
+            assert_eq!(read::<Record>(&mut bytes.as_slice()).unwrap(), std::slice::from_ref(&record), "{length} bytes");
             let mut whole = Vec::new();
             write(&mut whole, &record).unwrap();
             assert_eq!(bytes, whole);
