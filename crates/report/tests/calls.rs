@@ -1,5 +1,7 @@
 //! What all formats say of calls and of transitions.
 
+mod browser;
+
 use profile::{BuildOptions, Filter, Profile, ProfileBuilder, SeriesKind, session::*};
 use report::Options;
 use serde_json::Value;
@@ -165,19 +167,7 @@ fn the_page_shows_calls_without_error_bars() {
         ),
         ("functions&series=transitions", &["Shop.Native.read()", "30.0 ms", "20 calls"]),
     ] {
-        let flags = [
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--no-first-run",
-            "--virtual-time-budget=8000",
-            "--dump-dom",
-        ];
-        let home = format!("--user-data-dir={}", folder.path().join("home").display());
-        let url = format!("file://{}#tab={tab}", page.display());
-        let output = std::process::Command::new("chromium").args(flags).arg(home).arg(url).output().unwrap();
-        let document = String::from_utf8_lossy(&output.stdout).into_owned();
-        let shown = document.split("<script").next().unwrap().to_owned() + document.rsplit("</script>").next().unwrap();
+        let shown = browser::shown(&page, folder.path(), tab);
         for part in parts {
             assert!(shown.contains(part), "{tab}: `{part}` is missing in {shown}");
         }

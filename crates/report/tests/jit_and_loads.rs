@@ -1,9 +1,10 @@
 //! What all formats say of compiled methods, and of loaded assemblies and types.
 
+mod browser;
+
 use profile::{BuildOptions, Filter, Profile, ProfileBuilder, SeriesKind, session::*};
 use report::Options;
 use serde_json::Value;
-use std::process::Command;
 
 const START: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
@@ -276,19 +277,7 @@ fn the_page_has_a_tab_for_each() {
         ),
         ("flame&series=jit", &["Flame graph"]),
     ] {
-        let flags = [
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--no-first-run",
-            "--virtual-time-budget=8000",
-            "--dump-dom",
-        ];
-        let home = format!("--user-data-dir={}", folder.path().join("home").display());
-        let url = format!("file://{}#tab={tab}", page.display());
-        let output = Command::new("chromium").args(flags).arg(home).arg(url).output().unwrap();
-        let document = String::from_utf8_lossy(&output.stdout).into_owned();
-        let shown = document.split("<script").next().unwrap().to_owned() + document.rsplit("</script>").next().unwrap();
+        let shown = browser::shown(&page, folder.path(), tab);
         for part in parts {
             assert!(shown.contains(part), "{tab}: `{part}` is missing in {shown}");
         }

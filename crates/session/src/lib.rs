@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-mod bytes;
 mod error;
 mod format;
 mod model;

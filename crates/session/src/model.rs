@@ -122,7 +122,7 @@ pub enum SessionRecord {
         /// Number of the look.
         look: u32,
         /// At most [`MAX_HEAP_CHUNK`] bytes.
-        #[serde(with = "crate::bytes")]
+        #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
     /// Classes of the look that has begun. They come after the chunks that name them.
