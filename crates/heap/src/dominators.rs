@@ -31,9 +31,9 @@ impl Dominators {
     pub fn of(snapshot: &Snapshot) -> Self {
         let search = Search::of(snapshot);
         let (preds_at, preds) = search.predecessors(snapshot);
-        let Search { order, mut parent } = search;
+        let Search { order, parent } = search;
         let n = order.len();
-        let mut idom = lengauer_tarjan(&mut parent, preds_at, preds);
+        let mut idom = lengauer_tarjan(&parent, preds_at, preds);
         idom[0] = 0;
         // `parent` has served; its space takes the tree's first children.
         let mut first_child = parent;
@@ -217,17 +217,21 @@ impl Search {
     }
 }
 
-/// The best candidate for the semidominator on the way up, and its own semidominator.
+/// What is known of a vertex; together, because it is looked at together.
 #[derive(Clone, Copy)]
-struct Label {
+struct Link {
+    /// The parent, or further up on the way to the roots what was reached by following those.
+    above: u32,
+    /// Of the vertices from here up to, and without, `above`: the lowest semidominator, and whose it is.
     semi: u32,
     vertex: u32,
 }
 
-/// The immediate dominator of each vertex. `parent` is spoilt: paths up are compressed in it.
-fn lengauer_tarjan(parent: &mut [u32], preds_at: Vec<u32>, preds: Vec<u32>) -> Vec<u32> {
+/// The immediate dominator of each vertex.
+fn lengauer_tarjan(parent: &[u32], preds_at: Vec<u32>, preds: Vec<u32>) -> Vec<u32> {
     let n = parent.len();
-    let mut label: Vec<Label> = (0..n as u32).map(|vertex| Label { semi: vertex, vertex }).collect();
+    let mut links: Vec<Link> =
+        parent.iter().zip(0..).map(|(above, vertex)| Link { above: *above, semi: vertex, vertex }).collect();
     let mut idom = vec![0u32; n];
     // Lists of the vertices that have the same semidominator.
     let mut bucket = vec![NONE; n];
@@ -239,7 +243,7 @@ fn lengauer_tarjan(parent: &mut [u32], preds_at: Vec<u32>, preds: Vec<u32>) -> V
         let mut of_bucket = bucket[vertex as usize];
         while of_bucket != NONE {
             let following = next[of_bucket as usize];
-            let best = evaluate(of_bucket, vertex, parent, &mut label, &mut path);
+            let best = evaluate(of_bucket, vertex, &mut links, &mut path);
             if best.semi < vertex {
                 idom[of_bucket as usize] = best.vertex;
                 next[of_bucket as usize] = DEFERRED;
@@ -252,11 +256,10 @@ fn lengauer_tarjan(parent: &mut [u32], preds_at: Vec<u32>, preds: Vec<u32>) -> V
         let mut semi = parent[vertex as usize];
         let own = preds_at[vertex as usize] as usize..preds_at[vertex as usize + 1] as usize;
         for pred in &preds[own] {
-            let candidate =
-                if *pred < vertex { *pred } else { evaluate(*pred, vertex, parent, &mut label, &mut path).semi };
+            let candidate = if *pred < vertex { *pred } else { evaluate(*pred, vertex, &mut links, &mut path).semi };
             semi = semi.min(candidate);
         }
-        label[vertex as usize].semi = semi;
+        links[vertex as usize].semi = semi;
         if semi == parent[vertex as usize] || semi == 0 {
             idom[vertex as usize] = semi;
         } else {
@@ -272,22 +275,23 @@ fn lengauer_tarjan(parent: &mut [u32], preds_at: Vec<u32>, preds: Vec<u32>) -> V
     idom
 }
 
-/// The label with the lowest semidominator on the path from `vertex` up to, and without, the first vertex that is not
-/// linked; linked are those above `last`. All of the path is linked to that vertex directly afterwards.
-fn evaluate(vertex: u32, last: u32, parent: &mut [u32], label: &mut [Label], path: &mut Vec<u32>) -> Label {
+/// The lowest semidominator on the path from `vertex` up to, and without, the first vertex that is not linked; linked
+/// are those above `last`. All of the path leads to that vertex directly afterwards.
+fn evaluate(vertex: u32, last: u32, links: &mut [Link], path: &mut Vec<u32>) -> Link {
     let mut top = vertex;
-    while parent[top as usize] > last {
+    let mut best = links[top as usize];
+    while best.above > last {
         path.push(top);
-        top = parent[top as usize];
+        top = best.above;
+        best = links[top as usize];
     }
-    let (end, mut best) = (parent[top as usize], label[top as usize]);
     while let Some(below) = path.pop() {
-        let own = &mut label[below as usize];
+        let own = &mut links[below as usize];
         if best.semi < own.semi {
             *own = best;
         }
+        own.above = best.above;
         best = *own;
-        parent[below as usize] = end;
     }
     best
 }
