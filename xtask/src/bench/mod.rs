@@ -9,6 +9,7 @@
 mod costs;
 mod cycles;
 mod endurance;
+mod illness;
 mod large;
 mod observe;
 mod slowdown;
@@ -68,6 +69,8 @@ pub enum Suite {
     /// The windows of the slow-downs, and the time of the cycles, with nothing switched on: how much of a difference is
     /// noise
     Noise,
+    /// Looks at heaps and locks, and check-ups
+    Illness,
     /// Ten minutes each of what is most likely to kill a process that is profiled
     Endurance,
 }
@@ -189,6 +192,17 @@ fn jobs(options: &Options) -> Vec<Job<'_>> {
                 add(comparison.name, Some(runtime), Box::new(move || comparison.run(runtime, options)));
             }
         }
+        Suite::Illness => {
+            for runtime in illness::RUNTIMES {
+                add(illness::HEAP, Some(runtime), Box::new(move || illness::heap(runtime)));
+                add(illness::LOCKS, Some(runtime), Box::new(move || illness::locks(runtime)));
+                add(illness::CHECKUP, Some(runtime), Box::new(move || illness::checkup(runtime)));
+            }
+            for (comparison, runtime) in each(illness::COMPARISONS, &slowdown::RUNTIMES) {
+                add(comparison.name, Some(runtime), Box::new(move || comparison.run(runtime, options)));
+            }
+            add(illness::LARGE, None, Box::new(illness::large));
+        }
         Suite::Endurance => {
             for ((name, work), runtime) in each(endurance::KINDS, &endurance::RUNTIMES) {
                 add(name, Some(runtime), Box::new(move || endurance::run(name, work, runtime, options)));
@@ -230,6 +244,7 @@ mod tests {
         assert_eq!(wanted("9.0.5 slow-down"), 5);
         assert_eq!(wanted("html"), 1);
         assert_eq!(wanted("nothing of this kind"), 0);
+        assert_eq!(jobs(&Options::of(Suite::Illness)).len(), 3 * 3 + 2 * 2 + 1);
     }
 
     #[test]

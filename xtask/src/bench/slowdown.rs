@@ -15,20 +15,24 @@ pub const RUNTIMES: [Runtime; 2] = [Runtime::V3_1, Runtime::V9];
 pub struct Comparison {
     /// What is compared, for the table and for `--only`.
     pub name: &'static str,
-    work: &'static [&'static str],
-    observers: &'static [Watcher],
+    /// Arguments of `--work` of the sample.
+    pub work: &'static [&'static str],
+    /// Who observes.
+    pub observers: &'static [Watcher],
 }
 
 /// Somebody who observes.
-struct Watcher {
-    what: &'static str,
-    kind: Kind,
+pub struct Watcher {
+    /// What it does.
+    pub what: &'static str,
+    /// How.
+    pub kind: Kind,
     /// Slow-down in percent.
-    goal: Option<Goal>,
+    pub goal: Option<Goal>,
 }
 
 /// How to observe.
-enum Kind {
+pub enum Kind {
     /// By `clrscope record` with these arguments.
     Clrscope(&'static [&'static str]),
     /// By EventPipe's sample profiler.

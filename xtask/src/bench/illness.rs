@@ -1,0 +1,169 @@
+//! What looking for illnesses costs: looks at the heap, at locks, and a whole check-up.
+
+use super::BUILD_LIMIT;
+use super::observe::Recorded;
+use super::slowdown::{Comparison, Kind, Watcher};
+use super::table::{Distribution, Goal, Row};
+use super::work::working;
+use crate::tool::{self, cargo};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use testkit::{Runtime, Sample};
+
+/// For `--only`.
+pub const HEAP: &str = "look at a heap of a million objects";
+/// For `--only`.
+pub const LARGE: &str = "a heap of 20 M objects, analysed";
+/// For `--only`.
+pub const LOCKS: &str = "deadlocks, verdict";
+/// For `--only`.
+pub const CHECKUP: &str = "checkup";
+
+/// Runtimes that run samples.
+pub const RUNTIMES: [Runtime; 3] = [Runtime::V3_1, Runtime::V8, Runtime::V9];
+
+/// Objects that the sample holds beside others.
+const OBJECTS: &str = "1000000";
+
+/// How often a verdict is asked for.
+const VERDICTS: usize = 10;
+
+/// What the processes pay while somebody looks.
+pub const COMPARISONS: &[Comparison] = &[
+    Comparison {
+        name: "slow-down, CPU-bound",
+        work: &["cpu"],
+        observers: &[Watcher {
+            what: "what a check-up records",
+            kind: Kind::Clrscope(&[
+                "-p",
+                "cpu,wall:rate=10,exceptions,gc,locks,counters,threads,threadpool",
+                "--rate",
+                "50",
+            ]),
+            goal: Some(Goal::only(1.0, "%")),
+        }],
+    },
+    Comparison {
+        name: "slow-down, allocation-heavy",
+        work: &["alloc"],
+        observers: &[Watcher {
+            what: "allocations",
+            kind: Kind::Clrscope(&["-p", "allocations"]),
+            goal: Some(Goal::only(5.0, "%")),
+        }],
+    },
+];
+
+/// What `clrscope` prints as JSON, whatever its exit code, and how long it took.
+fn json(arguments: &[&str]) -> Result<(Value, f64)> {
+    let mut command = Command::new(tool::clrscope());
+    command.args(arguments).stdin(Stdio::null());
+    let started = Instant::now();
+    let output = command.output().context("cannot start clrscope")?;
+    let took = started.elapsed().as_secs_f64();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let value = serde_json::from_str(&text).with_context(|| format!("`{}`: {said}", tool::shown(&command)))?;
+    Ok((value, took))
+}
+
+fn number(value: &Value, pointer: &str) -> Result<f64> {
+    value.pointer(pointer).and_then(Value::as_f64).with_context(|| format!("there is no number at {pointer}"))
+}
+
+/// Pause and memory of looks with all references.
+///
+/// # Errors
+/// When a look fails.
+pub fn heap(runtime: Runtime) -> Result<Vec<Row>> {
+    working(runtime, "heapster", &["--count", OBJECTS], |target| {
+        let pid = target.pid.to_string();
+        let (look, _) = json(&["heap", &pid, "--json", "--no-strings"])?;
+        let (objects, pause) = (number(&look, "/totals/objects")?, number(&look, "/pause_seconds")?);
+        ensure!(objects >= 1e6, "the look has only {objects} objects");
+        let each = pause / objects * 1e9;
+        let measured = format!(
+            "{each:.0} ns, {:.2} M objects/s ({objects:.0} objects, {:.0} references, {:.0} ms)",
+            objects / pause / 1e6,
+            number(&look, "/totals/references")?,
+            pause * 1e3
+        );
+        let recorded = Recorded::make(target.pid, &["-p", "heap"], Duration::from_secs(60))?;
+        let held = recorded.observer()?.iter().map(|status| status.target_memory).max().context("no status")?;
+        let held = held as f64 / f64::from(1 << 20);
+        Ok(vec![
+            Row::new(
+                format!("{HEAP}: pause per object, all references"),
+                runtime,
+                each,
+                measured,
+                Goal::only(222.0, "ns"),
+            ),
+            Row::new(
+                format!("{HEAP}: memory in the process"),
+                runtime,
+                held,
+                format!("{held:.1} MB"),
+                Goal::only(64.0, "MB"),
+            ),
+        ])
+    })
+}
+
+/// Dominators and retained sizes of a large heap, made up: the example `large` of the crate `heap` says its times itself.
+///
+/// # Errors
+/// When it fails.
+pub fn large() -> Result<Vec<Row>> {
+    let mut run = cargo();
+    run.args(["run", "--quiet", "--release", "-p", "heap", "--example", "large"]);
+    let text = tool::output(&mut run, BUILD_LIMIT)?;
+    let last = text.lines().last().unwrap_or_default().to_owned();
+    let words: Vec<&str> = last.split_whitespace().collect();
+    let [seconds, "s,", "peak", megabytes, "MB"] = words[..] else { anyhow::bail!("it ended with: {last}") };
+    let (seconds, megabytes): (f64, f64) = (seconds.parse()?, megabytes.parse()?);
+    let all = text.lines().map(str::trim).collect::<Vec<_>>().join("; ");
+    Ok(vec![
+        Row::new(format!("{LARGE}: time, with paths and holders"), "·", seconds, all, Goal::only(20.0, "s")),
+        Row::new(format!("{LARGE}: memory"), "·", megabytes, format!("{megabytes:.0} MB"), Goal::only(3000.0, "MB")),
+    ])
+}
+
+/// Time until it is known that a process is stuck, without attaching.
+///
+/// # Errors
+/// When the deadlock is not found.
+pub fn locks(runtime: Runtime) -> Result<Vec<Row>> {
+    let mut target = Sample::named("deadlock").start(runtime, &["--monitor", "2"]);
+    target.wait_for_ready();
+    let pid = target.pid().to_string();
+    let mut times = Vec::new();
+    for _ in 0..VERDICTS {
+        let (found, took) = json(&["deadlocks", &pid, "--no-attach", "--json"])?;
+        ensure!(found["cycles"].as_array().is_some_and(|cycles| cycles.len() == 1), "not found: {found}");
+        times.push(took * 1e3);
+    }
+    let times = Distribution::of(times);
+    let must = if runtime.major() >= 9 { 1000.0 } else { 3000.0 };
+    Ok(vec![Row::new(LOCKS, runtime, times.median(), times.with_quartiles("ms"), Goal::only(must, "ms"))])
+}
+
+/// A whole check-up of a process with a heap of some 100 MB.
+///
+/// # Errors
+/// When it fails.
+pub fn checkup(runtime: Runtime) -> Result<Vec<Row>> {
+    let mut target = Sample::named("heapster").start(runtime, &["--count", OBJECTS]);
+    target.wait_for_ready();
+    let (found, took) = json(&["checkup", &target.pid().to_string(), "--json"])?;
+    let said = found["notes"].as_array().map_or(0, Vec::len);
+    ensure!(said == 0, "not everything was looked at: {}", found["notes"]);
+    let ids: Vec<&str> =
+        found["findings"].as_array().into_iter().flatten().filter_map(|one| one["id"].as_str()).collect();
+    let measured =
+        format!("{took:.2} s; found: {}", if ids.is_empty() { "nothing".to_owned() } else { ids.join(", ") });
+    Ok(vec![Row::new(format!("{CHECKUP}: time"), runtime, took, measured, Goal::only(12.0, "s"))])
+}
