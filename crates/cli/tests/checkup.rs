@@ -70,6 +70,7 @@ illnesses! {
     texts_kept_twice "duplicate-strings" 4;
     timers_that_stay "timer-leak" 5;
     slow_finalizers "finalizer-backlog" 8;
+    tasks_that_nobody_completes "stuck-task" 4;
 }
 
 #[test]

@@ -38,6 +38,8 @@ pub struct HeapLooks<'a> {
     pub last: &'a heap::Report,
     /// What became more from the one to the other, every type that did; `None` for one look.
     pub growth: Option<&'a heap::LeakReport>,
+    /// Asynchronous methods that waited at the one and at the other; `None` for one look.
+    pub tasks: Option<(&'a heap::Tasks, &'a heap::Tasks)>,
 }
 
 /// Who waits for whom, at one time.

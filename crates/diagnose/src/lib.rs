@@ -57,6 +57,7 @@ rules!(
     duplicate_strings,
     timer_leak,
     finalizer_backlog,
+    stuck_task,
 );
 
 /// All that is found in a recording, worst first.

@@ -7,6 +7,7 @@
 //! - [`Histogram`]: objects and bytes by type and generation;
 //! - [`Dominators`]: who alone keeps what alive, and how many bytes would go with each object and each type;
 //! - [`Paths`]: shortest paths from roots, and by which kinds of path the objects of a type are held;
+//! - [`Tasks`]: asynchronous methods that wait, and who awaits whom;
 //! - [`growth`]: what grows from snapshot to snapshot, and whether that is more than chance;
 //! - [`Report`]: all of it in a form for people and programs;
 //! - [`gcdump`]: files of `dotnet-gcdump` and PerfView, both ways.
@@ -26,6 +27,7 @@ mod report;
 mod snapshot;
 mod strings;
 mod targets;
+mod tasks;
 
 pub use builder::{MemoryBudget, SnapshotBuilder};
 pub use dominators::Dominators;
@@ -40,3 +42,4 @@ pub use snapshot::{
     generation_name,
 };
 pub use strings::{DuplicateString, StringStatistics};
+pub use tasks::{AsyncStack, Tasks};

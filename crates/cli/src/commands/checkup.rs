@@ -8,7 +8,7 @@ use crate::{
     heap::source,
     recording,
 };
-use ::heap::{ReportOptions, Snapshot, growth::Look};
+use ::heap::{ReportOptions, Snapshot, Tasks, growth::Look};
 use anyhow::Context;
 use clap::{ValueEnum, builder::PossibleValue};
 use diagnose::{Evidence, HeapLooks, LimitsOf, LockLook, Waiter};
@@ -164,7 +164,8 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let mut notes = Vec::new();
     let locks = noted(&mut notes, "who waits for whom was not looked at", look_at_locks(target.pid));
     let is_small = diagnostics::memory(target.pid).is_ok_and(|memory| memory.resident <= SMALL);
-    let first = if is_small { look_at_heap(args, &target, &mut notes) } else { None }.map(|snapshot| timed(&snapshot));
+    let first = if is_small { look_at_heap(args, &target, &mut notes) } else { None }
+        .map(|snapshot| (timed(&snapshot), Tasks::of(&snapshot)));
     let (path, _temporary) = session_file(args, &target.name, Some(target.pid));
     let (summary, memory) = {
         let stop = StopOnSignal::start()?;
@@ -177,12 +178,14 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let cut_off = recording::cut_off(&summary, true);
     // The heap of a process that has ended, or whose user wants an end, is not looked at.
     let last = if cut_off.is_none() { look_at_heap(args, &target, &mut notes) } else { None };
-    let growth = first.as_ref().zip(last.as_ref()).map(|(first, last)| {
+    let growth = first.as_ref().zip(last.as_ref()).map(|((first, _), last)| {
         let options = ReportOptions { top: usize::MAX, type_name: None, paths: 1 };
         ::heap::leaks(&[first.clone(), timed(last)], last, &options)
     });
     let report = last.as_ref().map(|last| ::heap::report(last, &ReportOptions { top: 15, type_name: None, paths: 1 }));
-    let heap = report.as_ref().map(|last| HeapLooks { last, growth: growth.as_ref() });
+    let tasks = last.as_ref().map(Tasks::of);
+    let tasks = first.as_ref().map(|(_, tasks)| tasks).zip(tasks.as_ref());
+    let heap = report.as_ref().map(|last| HeapLooks { last, growth: growth.as_ref(), tasks });
     let evidence = Evidence { profile: &profile, memory: &memory, locks: locks.as_ref(), heap };
     judge(args, &limits, evidence, &notes, |page| Ok(console::print(page)?))?;
     match cut_off {

@@ -6,7 +6,7 @@ use std::{
 use super::{GcdumpError, SIGNATURE, TICKS_TO_1970, tag};
 use crate::{NodeId, RootKind, Snapshot};
 
-/// What [`write`] says it is, which viewers show.
+/// What [`write()`] says it is, which viewers show.
 const TOOL: &str = "clrscope";
 
 /// Nodes that stand for roots, below the node of all.
