@@ -52,7 +52,7 @@ pub fn look(pid: u32, apart: Duration) -> Result<Snapshot, Error> {
     let gone = |_| Error::Exited { pid };
     let mappings = LiveProcess::new(pid).mappings().map_err(|source| access(pid, source))?;
     let memory = Memory::open(pid).map_err(|source| access(pid, source))?;
-    let image = Image::find(pid, &mappings)?;
+    let image = Image::find(pid, &mappings).map_err(|error| still_there(pid, error))?;
     let mut before = tasks::read(pid).map_err(gone)?;
     let layout = Layout::find(&memory, &image, &before).map_err(|error| still_there(pid, error))?;
     let reader = Reader { pid, memory: &memory, layout: &layout, mappings: &mappings };
@@ -86,7 +86,7 @@ pub fn look(pid: u32, apart: Duration) -> Result<Snapshot, Error> {
             thread.asleep = asleep(thread.os_tid);
         }
         keep_common(&mut first, &second);
-        return Ok(first);
+        return if is_alive(pid) { Ok(first) } else { Err(Error::Exited { pid }) };
     }
     Err(Error::Unknown { what: "objects that are locked on are moved faster than they can be read".into() })
 }
@@ -110,13 +110,16 @@ fn access(pid: u32, source: std::io::Error) -> Error {
     }
 }
 
-/// A process that ends gives up its memory a while before the kernel says that it is over; nothing is found in it then.
-fn still_there(pid: u32, error: Error) -> Error {
+/// Whether a process still has its memory: one that ends gives it up a while before the kernel says that it is over, and
+/// nothing is found in it then.
+fn is_alive(pid: u32) -> bool {
     let alive = proc::stat(pid).is_ok_and(|stat| !stat.state.is_over());
-    match alive && proc::maps(pid).is_ok_and(|maps| !maps.is_empty()) {
-        true => error,
-        false => Error::Exited { pid },
-    }
+    alive && proc::maps(pid).is_ok_and(|maps| !maps.is_empty())
+}
+
+/// What is wrong, unless it is that the process has ended.
+fn still_there(pid: u32, error: Error) -> Error {
+    if is_alive(pid) { error } else { Error::Exited { pid } }
 }
 
 /// Leaves of one look what another one saw as well.
