@@ -23,6 +23,7 @@ pub fn run(agent: &Agent) {
     let mut worker = Worker::new(agent);
     while agent.phase() == Phase::Running {
         let now = clock::monotonic();
+        worker.end_round();
         let mut next = now + LONGEST_SLEEP;
         agent.each_collector(|collector| {
             let Some(interval) = collector.interval().filter(|&interval| interval > 0) else { return };
@@ -98,7 +99,11 @@ struct Worker<'a> {
     /// How long the world stood still since this was last taken.
     stopped: Nanos,
     tasks: Tasks,
-    /// Threads of this tick by number.
+    /// Counts the times that ticks come together. Collectors whose ticks do share one look at the threads.
+    round: u64,
+    /// Threads of this round, once somebody has asked for them.
+    seen: Option<Vec<Task>>,
+    /// Threads of this round by number.
     ids: HashMap<u32, ThreadId>,
     last: HashMap<u32, LastWalk>,
     ips: Vec<u64>,
@@ -107,27 +112,45 @@ struct Worker<'a> {
 #[derive(Clone, Copy)]
 struct LastWalk {
     thread: ThreadId,
+    round: u64,
     run: Nanos,
     stack: Option<u32>,
 }
 
 impl<'a> Worker<'a> {
     fn new(agent: &'a Agent) -> Self {
-        Self { agent, stopped: 0, tasks: Tasks::default(), ids: HashMap::new(), last: HashMap::new(), ips: Vec::new() }
+        Self {
+            agent,
+            stopped: 0,
+            tasks: Tasks::default(),
+            round: 0,
+            seen: None,
+            ids: HashMap::new(),
+            last: HashMap::new(),
+            ips: Vec::new(),
+        }
+    }
+
+    fn end_round(&mut self) {
+        self.round += 1;
+        self.seen = None;
     }
 
     fn begin(&mut self) {
+        if self.seen.is_some() {
+            return;
+        }
         self.ids = self.agent.threads().running().map(|(thread, os_tid)| (os_tid, thread)).collect();
         let ids = &self.ids;
         self.tasks.retain(|os_tid| ids.contains_key(&os_tid));
         self.last.retain(|os_tid, last| ids.get(os_tid) == Some(&last.thread));
     }
 
-    /// The thread's last stack, if it did not run since.
+    /// The thread's last stack, if it is of this round or it did not run since.
     fn unchanged(&self, task: &Task) -> Option<Option<u32>> {
         // The kernel brings the run time of a thread that is on a CPU up to date now and then only.
         let last = self.last.get(&task.os_tid)?;
-        (last.run == task.run && task.state != b'R').then_some(last.stack)
+        (last.round == self.round || last.run == task.run && task.state != b'R').then_some(last.stack)
     }
 }
 
@@ -137,13 +160,16 @@ impl WorkerCx for Worker<'_> {
     }
 
     fn tasks(&mut self) -> Vec<Task> {
+        if let Some(seen) = &self.seen {
+            return seen.clone();
+        }
         let mut tids: Vec<u32> = self.ids.keys().copied().collect();
         tids.sort_unstable();
         let tasks = tids.into_iter().filter_map(|os_tid| {
             let times = self.tasks.read(os_tid)?;
             Some(Task { os_tid, run: times.run, state: times.state })
         });
-        tasks.collect()
+        self.seen.insert(tasks.collect()).clone()
     }
 
     fn stacks(&mut self, tasks: &[Task]) -> Walk {
@@ -155,7 +181,7 @@ impl WorkerCx for Worker<'_> {
                 None => to_walk.push((index, *task)),
             }
         }
-        let counters = &self.agent.counters;
+        let (counters, round) = (&self.agent.counters, self.round);
         Counters::add(&counters.reused, (tasks.len() - to_walk.len()) as u64);
         if to_walk.len() > MOST_WALKS {
             // Those left out keep their last stack, and are walked first next time only if they run again.
@@ -194,7 +220,7 @@ impl WorkerCx for Worker<'_> {
             if stack.is_none() && before.is_some_and(|last| last.stack.is_some()) {
                 Counters::add(&counters.failed_walks, 1);
             }
-            self.last.insert(task.os_tid, LastWalk { thread, run: task.run, stack });
+            self.last.insert(task.os_tid, LastWalk { thread, round, run: task.run, stack });
             if let Some(slot) = stacks.get_mut(index) {
                 *slot = stack;
             }

@@ -2,13 +2,12 @@
 #![cfg(unix)]
 mod common;
 
-use common::{Fed, Report, Running, clrscope, file, run, scratch, wait_until_recording};
+use common::{Fed, Report, Running, clrscope, file, recorded_work, run, scratch};
 use diagnostics::{EventPipeConfig, Provider};
 use nettrace::{
     Reader,
     allocations::{self, Allocation, Sampling},
 };
-use rustix::process::Signal;
 use serde_json::Value;
 use std::{path::Path, time::Duration};
 use testkit::{Runtime, Sample, TargetProcess, sample_runtimes};
@@ -42,16 +41,7 @@ fn types_and_methods_have_the_bytes_that_they_allocated() {
         let output = file(&folder, "allocations.clrscope");
         let mut process = Sample::named("allocator").launch(runtime, &["--gate"]).private_tmp().start();
         process.wait_for_ready();
-        let mut recorder = record(process.pid(), &output, &["-p", "allocations"]);
-        wait_until_recording(&output, &mut recorder);
-        std::thread::sleep(Duration::from_millis(500));
-        process.send_line("go").unwrap();
-        let truth = process.truth(LIMIT);
-        // Events come in blocks, a moment late.
-        std::thread::sleep(Duration::from_millis(500));
-        recorder.signal(Signal::INT);
-        recorder.wait().expect(0);
-        let report = Report::of(&output);
+        let (report, truth) = recorded_work(&mut process, "allocations", &output, Duration::from_millis(500));
         let allocations = &report.0["allocations"];
         assert_eq!(report.0["recording"]["dropped"], 0, "{runtime}");
         let random = runtime.major() >= 10;

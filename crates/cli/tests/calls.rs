@@ -72,7 +72,7 @@ fn every_call_is_counted_on_its_path() {
             .collect();
         assert!(["worker-0", "worker-1", "worker-2", "worker-3"].iter().all(|name| names.contains(name)), "{names:?}");
         let page = run(["report", output.to_str().unwrap()]).expect(0).out;
-        for part in ["Calls", "Caller.Fib", "per call", "every one counted"] {
+        for part in ["Calls", "Caller.Spin", "per call", "every one counted"] {
             assert!(page.contains(part), "{runtime}: `{part}` is missing in {page}");
         }
     }

@@ -2,8 +2,7 @@
 #![cfg(unix)]
 mod common;
 
-use common::{Fed, Report, Running, clrscope, file, run, scratch, wait_until_recording};
-use rustix::process::Signal;
+use common::{Fed, Report, file, recorded_work, run, scratch};
 use serde_json::Value;
 use std::{path::Path, time::Duration};
 use testkit::{Runtime, Sample, TargetProcess, sample_runtimes};
@@ -105,17 +104,7 @@ fn every_compilation_is_told_and_measured() {
         let output = file(&folder, "jit.clrscope");
         let mut process = Sample::named("jitter").launch(runtime, &["--gate"]).private_tmp().start();
         process.wait_for_ready();
-        let pid = process.pid().to_string();
-        let mut recorder = Running::start(clrscope(["record", &pid, "-o", output.to_str().unwrap(), "-p", "jit"]));
-        wait_until_recording(&output, &mut recorder);
-        std::thread::sleep(Duration::from_millis(500));
-        process.send_line("go").unwrap();
-        let truth = process.truth(LIMIT);
-        // Events come in blocks, a moment late.
-        std::thread::sleep(Duration::from_millis(500));
-        recorder.signal(Signal::INT);
-        recorder.wait().expect(0);
-        let report = Report::of(&output);
+        let (report, truth) = recorded_work(&mut process, "jit", &output, Duration::from_millis(500));
         check(runtime, &report, &truth);
         let page = run(["report", output.to_str().unwrap()]).expect(0).out;
         for part in

@@ -2,8 +2,7 @@
 #![cfg(unix)]
 mod common;
 
-use common::{Report, Running, clrscope, file, run, scratch, wait_until_recording};
-use rustix::process::Signal;
+use common::{Report, file, recorded_work, run, scratch};
 use serde_json::Value;
 use std::time::Duration;
 use testkit::{Runtime, Sample, sample_runtimes};
@@ -119,17 +118,7 @@ fn every_load_is_told_and_measured() {
         let output = file(&folder, "loads.clrscope");
         let mut process = Sample::named("jitter").launch(runtime, &["--gate"]).private_tmp().start();
         process.wait_for_ready();
-        let pid = process.pid().to_string();
-        let mut recorder = Running::start(clrscope(["record", &pid, "-o", output.to_str().unwrap(), "-p", "loads"]));
-        wait_until_recording(&output, &mut recorder);
-        std::thread::sleep(Duration::from_millis(500));
-        process.send_line("go").unwrap();
-        let truth = process.truth(LIMIT);
-        // Events come in blocks, a moment late.
-        std::thread::sleep(Duration::from_millis(500));
-        recorder.signal(Signal::INT);
-        recorder.wait().expect(0);
-        let report = Report::of(&output);
+        let (report, truth) = recorded_work(&mut process, "loads", &output, Duration::from_millis(500));
         check(runtime, &report, &truth);
         let page = run(["report", output.to_str().unwrap()]).expect(0).out;
         // Where nothing is timed, they stand in the order of their times.

@@ -2,10 +2,9 @@
 #![cfg(unix)]
 mod common;
 
-use common::{Report, Running, clrscope, file, run, scratch, wait_until_recording};
-use rustix::process::Signal;
+use common::{Report, file, recorded_work, run, scratch};
 use serde_json::Value;
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 use testkit::{Runtime, Sample, sample_runtimes};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -17,11 +16,6 @@ fn sums(rows: &[&Value]) -> (u64, u64, u64) {
         .fold((0, 0, 0), |sum, row| (sum.0 + of(row, "count"), sum.1 + of(row, "total"), sum.2.max(of(row, "max"))))
 }
 
-fn record(pid: u32, output: &Path) -> Running {
-    let pid = pid.to_string();
-    Running::start(clrscope(["record", &pid, "-o", output.to_str().unwrap(), "-p", "locks"]))
-}
-
 #[test]
 fn every_wait_is_counted_and_measured() {
     for runtime in sample_runtimes() {
@@ -29,16 +23,7 @@ fn every_wait_is_counted_and_measured() {
         let output = file(&folder, "locks.clrscope");
         let mut process = Sample::named("locker").launch(runtime, &["--gate"]).private_tmp().start();
         process.wait_for_ready();
-        let mut recorder = record(process.pid(), &output);
-        wait_until_recording(&output, &mut recorder);
-        std::thread::sleep(Duration::from_millis(500));
-        process.send_line("go").unwrap();
-        let truth = process.truth(LIMIT);
-        // Events come in blocks, a moment late.
-        std::thread::sleep(Duration::from_millis(500));
-        recorder.signal(Signal::INT);
-        recorder.wait().expect(0);
-        let report = Report::of(&output);
+        let (report, truth) = recorded_work(&mut process, "locks", &output, Duration::from_millis(500));
         assert_eq!(report.0["recording"]["dropped"], 0, "{runtime}");
         let rows = report.0["locks"]["locks"].as_array().unwrap();
         for known in truth["locks"].as_object().unwrap().values() {

@@ -44,6 +44,29 @@ fn assert_blocked(report: &Report, what: &str, method: &str, state: &str) {
 }
 
 #[test]
+fn profilers_whose_ticks_come_together_stop_the_world_once() {
+    for runtime in sample_runtimes() {
+        let folder = scratch();
+        let mut busy = Sample::named("mixed")
+            .launch(runtime, &["--modes", "cpu", "--threads", "2", "--seconds", "60"])
+            .private_tmp()
+            .start();
+        busy.wait_for_ready();
+        let pid = busy.pid().to_string();
+        let suspensions = |profilers: &str| {
+            let output = file(&folder, "ticks.clrscope");
+            run(["record", &pid, "-p", profilers, "-d", "4s", "-o", output.to_str().unwrap()]).expect(0);
+            let counted = &Report::of(&output).0["observer"]["counters"];
+            counted["suspensions"].as_u64().unwrap_or_else(|| panic!("{runtime}: {counted}"))
+        };
+        let (one, three) = (suspensions("wall:rate=10"), suspensions("wall:rate=10,threadpool,threads"));
+        assert!(one > 20, "{runtime}: {one}");
+        assert!(three < one + one / 2, "{runtime}: {three} suspensions by three, {one} by one");
+        busy.kill();
+    }
+}
+
+#[test]
 fn a_starved_pool_is_found_with_what_starves_it() {
     for runtime in sample_runtimes() {
         let folder = scratch();

@@ -2,8 +2,7 @@
 #![cfg(unix)]
 mod common;
 
-use common::{Fed, Report, Running, clrscope, file, run, scratch, wait_until_recording};
-use rustix::process::Signal;
+use common::{Fed, Report, file, recorded_work, run, scratch};
 use serde_json::Value;
 use std::{path::Path, time::Duration};
 use testkit::{Runtime, Sample, sample_runtimes};
@@ -32,19 +31,10 @@ fn method(report: &Report, place: &Value) -> String {
 fn recorded(runtime: Runtime, arguments: &[&str], output: &Path) -> (Report, Value) {
     let mut process = Sample::named("threader").launch(runtime, arguments).private_tmp().start();
     process.wait_for_ready();
-    let pid = process.pid().to_string();
-    let mut recorder = Running::start(clrscope(["record", &pid, "-o", output.to_str().unwrap(), "-p", "threads"]));
-    wait_until_recording(output, &mut recorder);
-    std::thread::sleep(Duration::from_millis(500));
-    process.send_line("go").unwrap();
-    let truth = process.truth(LIMIT);
-    // Events come in blocks, a moment late; and the last threads end.
-    std::thread::sleep(Duration::from_millis(1200));
-    recorder.signal(Signal::INT);
-    recorder.wait().expect(0);
+    // The last threads end, too.
+    let (report, truth) = recorded_work(&mut process, "threads", output, Duration::from_millis(1200));
     process.close_stdin();
     assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
-    let report = Report::of(output);
     assert_eq!(report.0["recording"]["dropped"], 0, "{runtime}");
     (report, truth)
 }

@@ -37,8 +37,8 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
             format!(
                 "{} pauses, half of them up to {}, the longest {}",
                 summary.pauses.count,
-                words::duration(summary.pauses.p50 as f64),
-                words::duration(summary.pauses.max as f64)
+                words::duration(summary.pauses.p50),
+                words::duration(summary.pauses.max)
             ),
             format!("reasons: {}", reasons.join(", ")),
         ],

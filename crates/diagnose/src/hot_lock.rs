@@ -20,10 +20,10 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
             format!(
                 "{} waits, {} in all; half up to {}, 99 % up to {}, the longest {}",
                 row.waits.count,
-                words::duration(row.waits.total as f64),
-                words::duration(row.waits.p50 as f64),
-                words::duration(row.waits.p99 as f64),
-                words::duration(row.waits.max as f64)
+                words::duration(row.waits.total),
+                words::duration(row.waits.p50),
+                words::duration(row.waits.p99),
+                words::duration(row.waits.max)
             ),
             format!("mostly waited in {}, by {} threads", words::place(profile, &row.waited_at), row.threads),
         ];

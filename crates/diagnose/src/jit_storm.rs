@@ -34,7 +34,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
     let time = profile.counters.iter().find(|c| c.def.source == "System.Runtime" && c.def.name == "time-in-jit");
     let mut evidence = vec![format!("methods per second in the three thirds of the look: {}", rates.iter().map(|rate| format!("{rate:.0}")).collect::<Vec<_>>().join(", "))];
     if let Some(summary) = time.and_then(profile::Counter::summary) {
-        evidence.push(format!("{} of compilation per second", words::duration(summary.mean * 1e6)));
+        evidence.push(format!("{} of compilation per second", words::duration((summary.mean * 1e6) as u64)));
     }
     vec![Finding {
         id: RULE.id,

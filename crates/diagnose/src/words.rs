@@ -1,28 +1,12 @@
 //! How findings speak of what they found.
 
-use profile::{NameStyle, Place, Profile, SeriesKind, session::FunctionId};
+pub use profile::format::{duration, percent};
 
-/// A share, as percent.
-pub fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
-}
+use profile::{NameStyle, Place, Profile, SeriesKind, format, session::FunctionId};
 
-/// A duration in nanoseconds.
-pub fn duration(nanos: f64) -> String {
-    match nanos {
-        _ if nanos >= 1e9 => format!("{:.2} s", nanos / 1e9),
-        _ if nanos >= 1e6 => format!("{:.1} ms", nanos / 1e6),
-        _ => format!("{:.0} µs", nanos / 1e3),
-    }
-}
-
-/// A number of bytes.
+/// A number of bytes that was computed; one below zero is none.
 pub fn bytes(bytes: f64) -> String {
-    match bytes {
-        _ if bytes.abs() >= 1e9 => format!("{:.2} GB", bytes / 1e9),
-        _ if bytes.abs() >= 1e6 => format!("{:.1} MB", bytes / 1e6),
-        _ => format!("{:.0} KB", bytes / 1e3),
-    }
+    format::bytes(bytes.max(0.0) as u64)
 }
 
 /// How an object is held, from the root on.

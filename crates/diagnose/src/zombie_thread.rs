@@ -65,7 +65,7 @@ fn finding(profile: &Profile, rows: &[&ThreadRow]) -> Option<Finding> {
                 "{}{}; the oldest is {} old",
                 names.join(", "),
                 if rows.len() > names.len() { " …" } else { "" },
-                words::duration(oldest as f64)
+                words::duration(oldest)
             ),
         ],
         next: "give the wait a time limit, or end the thread; all threads: clrscope record <pid> -p threads".to_owned(),

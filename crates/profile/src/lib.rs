@@ -12,6 +12,7 @@ mod builder;
 mod counters;
 mod exceptions;
 mod filter;
+pub mod format;
 mod gc;
 mod jit;
 mod loads;

@@ -6,10 +6,10 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod checkup;
-pub mod format;
 mod sections;
 
 pub use checkup::{Checkup, CheckupFormat, Target};
+pub use profile::format;
 
 use std::io::{Read, Write};
 

@@ -26,6 +26,7 @@ use std::{
     thread::JoinHandle,
     time::{Duration, Instant},
 };
+use tempfile::TempDir;
 
 /// What is recorded: everything that a rule needs, at rates that nobody notices.
 const PROFILERS: &str = "cpu,wall:rate=10,exceptions,gc,locks,counters,threads,threadpool";
@@ -113,16 +114,6 @@ fn limit(text: &str) -> Result<String, String> {
     LimitsOf::default().set(text).map(|()| text.to_owned()).map_err(|error| error.to_string())
 }
 
-/// A file that goes with this value.
-struct Temporary(PathBuf);
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        // It may never have come into being.
-        drop(fs::remove_file(&self.0));
-    }
-}
-
 /// Looks at the memory of a process now and then, until told to stop.
 struct MemoryWatch {
     stop: mpsc::Sender<()>,
@@ -166,7 +157,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let is_small = diagnostics::memory(target.pid).is_ok_and(|memory| memory.resident <= SMALL);
     let first = if is_small { look_at_heap(args, &target, &mut notes) } else { None }
         .map(|snapshot| (timed(&snapshot), Tasks::of(&snapshot)));
-    let (path, _temporary) = session_file(args, &target.name, Some(target.pid));
+    let (path, _folder) = session_file(args, &target.name, Some(target.pid))?;
     let (summary, memory) = {
         let stop = StopOnSignal::start()?;
         let recording = recorder::attach(&target, options(args, &path)?)?;
@@ -239,12 +230,11 @@ fn timed(snapshot: &Snapshot) -> Look {
 }
 
 fn look_at_command(args: &Args, limits: &LimitsOf) -> anyhow::Result<Code> {
-    let (path, _temporary) = session_file(args, &launch::name_of(&args.command), None);
+    let (path, _folder) = session_file(args, &launch::name_of(&args.command), None)?;
     let told = |summary: &Summary| {
         for session in &summary.sessions {
-            let path = session.path.as_deref().unwrap_or(&path);
             // Those of further processes have names of their own.
-            let _temporary = args.output.is_none().then(|| Temporary(path.to_owned()));
+            let path = session.path.as_deref().unwrap_or(&path);
             let say = |page: &str| {
                 console::say(page.trim_end());
                 Ok(())
@@ -268,15 +258,13 @@ fn options(args: &Args, path: &Path) -> anyhow::Result<RecordOptions> {
     })
 }
 
-/// Where the recording goes, and what removes it again unless it is to be kept.
-fn session_file(args: &Args, name: &str, pid: Option<u32>) -> (PathBuf, Option<Temporary>) {
-    match &args.output {
-        Some(path) => (path.clone(), None),
-        None => {
-            let path = std::env::temp_dir().join(recording::default_file(name, pid));
-            (path.clone(), Some(Temporary(path)))
-        }
+/// Where the recording goes; with the folder that goes with it, unless it is to be kept.
+fn session_file(args: &Args, name: &str, pid: Option<u32>) -> anyhow::Result<(PathBuf, Option<TempDir>)> {
+    if let Some(path) = &args.output {
+        return Ok((path.clone(), None));
     }
+    let folder = tempfile::tempdir().context("cannot make a folder for a temporary file")?;
+    Ok((folder.path().join(recording::default_file(name, pid)), Some(folder)))
 }
 
 fn read(path: &Path) -> anyhow::Result<Profile> {

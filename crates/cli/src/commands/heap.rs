@@ -53,7 +53,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         }
         Source::Process(target) => {
             let taken = source::take(&target, &args.take, 1, 10, args.json)?;
-            let Some((snapshot, _)) = one_look(&taken.path, None).ok().filter(|(snapshot, _)| !snapshot.is_empty())
+            let Some((snapshot, _)) = one_look(&taken.path, Some(1)).ok().filter(|(snapshot, _)| !snapshot.is_empty())
             else {
                 return Err(no_look(&taken.summary));
             };

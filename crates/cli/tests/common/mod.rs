@@ -165,6 +165,22 @@ pub fn wait_until_recording(session: &Path, recorder: &mut Running) {
     }
 }
 
+/// Records a sample that waits for its `go`, from before it until so long after what it says of itself: events come in
+/// blocks, a moment late. Gives the report, and the truth.
+#[track_caller]
+pub fn recorded_work(process: &mut TargetProcess, profilers: &str, session: &Path, after: Duration) -> (Report, Value) {
+    let pid = process.pid().to_string();
+    let mut recorder = Running::start(clrscope(["record", &pid, "-o", session.to_str().unwrap(), "-p", profilers]));
+    wait_until_recording(session, &mut recorder);
+    std::thread::sleep(Duration::from_millis(500));
+    process.send_line("go").unwrap();
+    let truth = process.truth(Duration::from_secs(60));
+    std::thread::sleep(after);
+    recorder.signal(rustix::process::Signal::INT);
+    recorder.wait().expect(0);
+    (Report::of(session), truth)
+}
+
 /// A session as `clrscope report --format json` tells it.
 pub struct Report(pub Value);
 

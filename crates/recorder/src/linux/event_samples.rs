@@ -162,10 +162,10 @@ impl EventSamples {
                         Sampling::Random => AllocationSampling::Random,
                         Sampling::Tick => AllocationSampling::Tick,
                     };
-                    if allocations.batch.sampling != sampling || allocations.batch.time_delta.len() >= MAX_ROWS {
+                    if allocations.batch.sampling != sampling {
                         records.extend(allocations.take());
                     }
-                    let delta = allocations.delta(allocation.time);
+                    let delta = allocations.next_row(allocation.time, &mut records);
                     let batch = &mut allocations.batch;
                     batch.sampling = sampling;
                     batch.time_delta.push(delta);
@@ -185,10 +185,7 @@ impl EventSamples {
                     let waiter = thread(wait.thread);
                     let owner: Option<ThreadId> = wait.owner.map(&mut thread);
                     let (stack, truncated) = frames.event_stack(definitions, &wait.stack);
-                    if contentions.batch.time_delta.len() >= MAX_ROWS {
-                        records.extend(contentions.take());
-                    }
-                    let delta = contentions.delta(wait.start);
+                    let delta = contentions.next_row(wait.start, &mut records);
                     let batch = &mut contentions.batch;
                     batch.time_delta.push(delta);
                     batch.thread.push(waiter);
@@ -212,10 +209,7 @@ impl EventSamples {
                     let function = self.function(frames, definitions, &compiled);
                     let alone = if compiled.background { BACKGROUND } else { NO_CALLER };
                     let (stack, truncated) = frames.event_stack_of(definitions, &compiled.stack, function, alone);
-                    if compilations.batch.time_delta.len() >= MAX_ROWS {
-                        records.extend(compilations.take());
-                    }
-                    let delta = compilations.delta(compiled.start);
+                    let delta = compilations.next_row(compiled.start, &mut records);
                     let batch = &mut compilations.batch;
                     batch.time_delta.push(delta);
                     batch.thread.push(thread);
@@ -247,10 +241,7 @@ impl EventSamples {
                     let (stack, truncated) = frames.event_stack_of(definitions, &load.stack, leaf, NO_CALLER);
                     let name = self.loaded_names.entry(load.name);
                     let ty = definitions.ty(name.or_insert_with_key(|name| event_names::type_name(name)));
-                    if type_loads.batch.time_delta.len() >= MAX_ROWS {
-                        records.extend(type_loads.take());
-                    }
-                    let delta = type_loads.delta(load.start);
+                    let delta = type_loads.next_row(load.start, &mut records);
                     let batch = &mut type_loads.batch;
                     batch.time_delta.push(delta);
                     batch.thread.push(thread);
@@ -382,8 +373,11 @@ macro_rules! growing {
         }
 
         impl $name {
-            /// Time since the row before, which begins the batch if there is none.
-            fn delta(&mut self, time: u64) -> u64 {
+            /// Time since the row before, which begins the batch if there is none. A full batch goes to `records` first.
+            fn next_row(&mut self, time: u64, records: &mut Vec<SessionRecord>) -> u64 {
+                if self.batch.time_delta.len() >= MAX_ROWS {
+                    records.extend(self.take());
+                }
                 if self.batch.time_delta.is_empty() {
                     (self.batch.start, self.last) = (time, time);
                 }

@@ -1,9 +1,8 @@
 //! Numbers and names for readers.
 
-use profile::{
-    Amount, Estimate, Frame, NameStyle, Profile, Tables,
-    session::{EndReason, Entry, SessionInfo},
-};
+use session::{EndReason, Entry, SessionInfo};
+
+use crate::{Amount, Estimate, Frame, NameStyle, Profile, Tables};
 
 /// A number of any size in at most eight columns or so: `12.5`, `1,234`, `71.85 M`.
 pub fn number(value: f64) -> String {
