@@ -20,6 +20,7 @@ mod enumerate;
 mod fields;
 pub mod flags;
 mod generics;
+pub(crate) mod in_place;
 mod methods;
 mod properties;
 mod references;
