@@ -85,7 +85,8 @@ fn profilers_are_those_of_the_registry() {
             "calls",
             "transitions",
             "jit",
-            "loads"
+            "loads",
+            "exact-allocations"
         ]
     );
     let wall = run(["profilers", "wall", "--json"]).expect(0).json();

@@ -54,7 +54,8 @@ profilers!(
     calls,
     transitions,
     jit,
-    loads
+    loads,
+    exact_allocations
 );
 
 /// The profiler of this id.

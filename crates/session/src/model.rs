@@ -161,6 +161,8 @@ pub enum SessionRecord {
     },
     /// Loaded types.
     TypeLoads(TypeLoadBatch),
+    /// Objects that a thread has allocated.
+    AllocatedObjects(AllocatedObjects),
 }
 
 /// How a look at the heap ended.
@@ -476,6 +478,17 @@ pub struct AllocationBatch {
     pub bytes: Vec<u64>,
     /// Whether the stack is cut: it was deeper than the runtime reports.
     pub truncated: Vec<bool>,
+}
+
+/// Objects that a thread has allocated since the record before. Exact: every object is counted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AllocatedObjects {
+    /// When they were counted.
+    pub time: Nanos,
+    /// Thread that allocated them.
+    pub thread: ThreadId,
+    /// Type, objects, and their bytes, each size rounded up as the runtime allocates it.
+    pub counts: Vec<(TypeId, u64, u64)>,
 }
 
 /// Waits for locks in columns of equal length, by the time at which they began.

@@ -69,7 +69,7 @@ pub enum Suite {
     /// The windows of the slow-downs, and the time of the cycles, with nothing switched on: how much of a difference is
     /// noise
     Noise,
-    /// Looks at heaps and locks, and check-ups
+    /// Looks at heaps and locks, check-ups, and exact counts of objects
     Illness,
     /// Ten minutes each of what is most likely to kill a process that is profiled
     Endurance,
@@ -197,6 +197,7 @@ fn jobs(options: &Options) -> Vec<Job<'_>> {
                 add(illness::HEAP, Some(runtime), Box::new(move || illness::heap(runtime)));
                 add(illness::LOCKS, Some(runtime), Box::new(move || illness::locks(runtime)));
                 add(illness::CHECKUP, Some(runtime), Box::new(move || illness::checkup(runtime)));
+                add(illness::EXACT, Some(runtime), Box::new(move || illness::exact_allocations(runtime, options)));
             }
             for (comparison, runtime) in each(illness::COMPARISONS, &slowdown::RUNTIMES) {
                 add(comparison.name, Some(runtime), Box::new(move || comparison.run(runtime, options)));
@@ -244,7 +245,7 @@ mod tests {
         assert_eq!(wanted("9.0.5 slow-down"), 5);
         assert_eq!(wanted("html"), 1);
         assert_eq!(wanted("nothing of this kind"), 0);
-        assert_eq!(jobs(&Options::of(Suite::Illness)).len(), 3 * 3 + 2 * 2 + 1);
+        assert_eq!(jobs(&Options::of(Suite::Illness)).len(), 3 * 4 + 2 * 2 + 1);
     }
 
     #[test]

@@ -255,6 +255,7 @@ impl Start {
                         "threadpool" => "suspend and walk, EventPipe, EventCounters".to_owned(),
                         "allocations" if major >= 10 => "EventPipe, AllocationSampled: by chance, unbiased".to_owned(),
                         "allocations" => "EventPipe, GCAllocationTick: one for each 100 KB, biased".to_owned(),
+                        "exact-allocations" => "runtime callbacks, every object".to_owned(),
                         "heap" => "forced collections, every surviving object".to_owned(),
                         "calls" => "enter and leave hooks, every call".to_owned(),
                         "transitions" => "runtime callbacks, every call".to_owned(),
