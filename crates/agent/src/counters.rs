@@ -40,6 +40,8 @@ counters! {
     refused_suspensions = "suspensions refused";
     /// Threads that did not copy themselves when they were asked to, for a comparison.
     not_compared = "threads not compared";
+    /// Collections whose survivors were told.
+    survivor_looks = "collections looked at";
     /// Addresses asked for.
     addresses = "addresses resolved";
     /// Methods named.
@@ -50,6 +52,8 @@ counters! {
     first_methods = "modules opened";
     /// Nanoseconds spent naming those; in the nanoseconds naming too.
     opening = "nanoseconds opening modules";
+    /// Methods that the runtime compiled.
+    compiled = "methods compiled";
     /// Code records without an unwind table.
     without_unwind = "code without unwind table";
     /// Callbacks that panicked.

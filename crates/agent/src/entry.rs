@@ -16,7 +16,8 @@ use crate::{exception_events, launch, writer};
 use com::codes::CORPROF_E_PROFILER_CANCEL_ACTIVATION;
 use com::hresult::{E_FAIL, E_INVALIDARG};
 use corprof::callback::{
-    CollectedGenerations, DeliveredEvent, DependentReferences, GcReason, Roots, SuspendReason, TransitionReason,
+    CollectedGenerations, DeliveredEvent, DependentReferences, GcReason, MovedRanges, Roots, SuspendReason,
+    TransitionReason,
 };
 use corprof::ids::{ClassId, FunctionId, ModuleId, ObjectId, RawObjectId, ThreadId};
 use corprof::{CallbackCx, EventMask, HResult, PanicReport, Profiler, ProfilerCallback, ProfilerInfo, Utf16};
@@ -121,11 +122,32 @@ impl Entry {
         self.session.get().filter(|agent| agent.phase() != Phase::Stopping)
     }
 
+    /// This thread has compiled what it last began to compile.
+    fn compiled(&self) {
+        let start = COMPILING.try_with(|started| {
+            let newest = started.iter().rev().find(|cell| cell.get() != 0);
+            newest.map_or(0, |cell| cell.replace(0))
+        });
+        if let (Some(agent), Ok(start)) = (self.running(), start) {
+            Counters::add(&agent.counters.compiled, 1);
+            Self::work(agent, RuntimeWorkKind::Jit, start);
+        }
+    }
+
     fn work(agent: &Agent, kind: RuntimeWorkKind, start: Nanos) {
         if start != 0 {
             agent.events.push(Event::Work(RuntimeWork { kind, os_tid: current_tid(), start, end: clock::monotonic() }));
         }
     }
+}
+
+/// Remembers when this thread began to compile a method, maybe within the compilation of another one.
+fn begin_to_compile() {
+    let _ = COMPILING.try_with(|started| {
+        if let Some(free) = started.iter().find(|cell| cell.get() == 0) {
+            free.set(clock::monotonic());
+        }
+    });
 }
 
 fn both(a: EventMask, b: EventMask) -> EventMask {
@@ -252,7 +274,9 @@ impl ProfilerCallback for Entry {
     fn runtime_resume_finished(&self, _cx: &CallbackCx<'_>) {
         let start = self.suspended.swap(0, Relaxed);
         if let Some(agent) = self.agent() {
-            agent.heap.resumed(clock::monotonic());
+            let now = clock::monotonic();
+            agent.heap.resumed(now);
+            agent.survivors.resumed(now);
         }
         if let Some(agent) = self.running() {
             Self::work(agent, RuntimeWorkKind::Suspended, start);
@@ -264,19 +288,29 @@ impl ProfilerCallback for Entry {
         self.collecting.store(now, Relaxed);
         if let Some(agent) = self.agent() {
             let suspended = self.suspended.load(Relaxed);
-            agent.heap.collection_started(collected, reason, if suspended == 0 { now } else { suspended });
+            let suspended = if suspended == 0 { now } else { suspended };
+            agent.heap.collection_started(collected, reason, suspended);
+            agent.survivors.collection_started(agent, collected, reason, suspended);
+        }
+    }
+
+    fn moved_references2(&self, _cx: &CallbackCx<'_>, ranges: MovedRanges<'_, usize>) {
+        if let Some(agent) = self.agent() {
+            agent.survivors.moved(ranges);
         }
     }
 
     fn root_references2(&self, _cx: &CallbackCx<'_>, roots: Roots<'_>) {
         if let Some(agent) = self.agent() {
             agent.heap.roots(agent, roots);
+            agent.survivors.roots(agent, roots);
         }
     }
 
     fn conditional_weak_table_element_references(&self, _cx: &CallbackCx<'_>, references: DependentReferences<'_>) {
         if let Some(agent) = self.agent() {
             agent.heap.dependent(agent, references);
+            agent.survivors.dependent(agent, references);
         }
     }
 
@@ -287,12 +321,16 @@ impl ProfilerCallback for Entry {
         class: ClassId,
         references: &[RawObjectId],
     ) -> bool {
-        self.agent().is_some_and(|agent| agent.heap.object(agent, object, class, references))
+        self.agent().is_some_and(|agent| {
+            agent.heap.object(agent, object, class, references)
+                || agent.survivors.object(agent, object, class, references)
+        })
     }
 
     fn garbage_collection_finished(&self, _cx: &CallbackCx<'_>) {
         if let Some(agent) = self.agent() {
             agent.heap.collection_finished(agent);
+            agent.survivors.collection_finished(agent);
         }
         let start = self.collecting.swap(0, Relaxed);
         if let Some(agent) = self.running() {
@@ -301,11 +339,7 @@ impl ProfilerCallback for Entry {
     }
 
     fn jit_compilation_started(&self, _cx: &CallbackCx<'_>, _function: FunctionId, _safe_to_block: bool) {
-        let _ = COMPILING.try_with(|started| {
-            if let Some(free) = started.iter().find(|cell| cell.get() == 0) {
-                free.set(clock::monotonic());
-            }
-        });
+        begin_to_compile();
     }
 
     fn jit_compilation_finished(
@@ -315,13 +349,27 @@ impl ProfilerCallback for Entry {
         _status: Result<(), HResult>,
         _safe_to_block: bool,
     ) {
-        let start = COMPILING.try_with(|started| {
-            let newest = started.iter().rev().find(|cell| cell.get() != 0);
-            newest.map_or(0, |cell| cell.replace(0))
-        });
-        if let (Some(agent), Ok(start)) = (self.running(), start) {
-            Self::work(agent, RuntimeWorkKind::Jit, start);
-        }
+        self.compiled();
+    }
+
+    fn dynamic_method_jit_compilation_started(
+        &self,
+        _cx: &CallbackCx<'_>,
+        _function: FunctionId,
+        _safe_to_block: bool,
+        _il: &[u8],
+    ) {
+        begin_to_compile();
+    }
+
+    fn dynamic_method_jit_compilation_finished(
+        &self,
+        _cx: &CallbackCx<'_>,
+        _function: FunctionId,
+        _status: Result<(), HResult>,
+        _safe_to_block: bool,
+    ) {
+        self.compiled();
     }
 
     fn object_allocated(&self, cx: &CallbackCx<'_>, object: ObjectId<'_>, class: ClassId) {
@@ -331,7 +379,7 @@ impl ProfilerCallback for Entry {
     fn module_unload_started(&self, _cx: &CallbackCx<'_>, module: ModuleId) {
         allocated::module_goes(module);
         if let Some(agent) = self.agent() {
-            agent.heap.module_goes();
+            agent.module_goes();
         }
     }
 

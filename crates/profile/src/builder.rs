@@ -156,7 +156,7 @@ impl ProfileBuilder {
                 see(*time);
                 for (counter, value) in values.iter().filter(|(_, value)| value.is_finite() && inside(*time)) {
                     if let Some(counter) = profile.counters.get_mut(counter.index()) {
-                        counter.values.push((*time, *value));
+                        counter.add(profile.start, *time, *value);
                     }
                 }
             }
@@ -192,6 +192,12 @@ impl ProfileBuilder {
                 see(pause.resume_end);
                 if inside(pause.suspend_start) {
                     profile.pauses.push(pause.clone());
+                }
+            }
+            SessionRecord::Survivors(look) => {
+                see(look.time);
+                if inside(look.time) {
+                    profile.survivors.push(look.clone());
                 }
             }
             SessionRecord::Observer(status) => {
@@ -242,6 +248,7 @@ impl ProfileBuilder {
             pool: Pool::new(start, self.options.keep_samples),
             gcs: Vec::new(),
             pauses: Vec::new(),
+            survivors: Vec::new(),
             observer: Vec::new(),
             notes: Vec::new(),
             end: None,
