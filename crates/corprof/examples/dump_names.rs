@@ -21,7 +21,8 @@ use std::time::Instant;
 
 use corprof::ids::FunctionId;
 use corprof::{
-    CallbackCx, EventMask, HResult, MethodName, NameResolver, Profiler, ProfilerCallback, ProfilerInfo, export_profiler, guid,
+    CallbackCx, EventMask, HResult, MethodName, NameResolver, Profiler, ProfilerCallback, ProfilerInfo,
+    export_profiler, guid,
 };
 
 #[derive(Default)]

@@ -1,6 +1,9 @@
 use std::collections::{BTreeMap, HashMap};
 
-use session::{AllocatedObjects, AllocationBatch, AllocationHeap, AllocationSampling, Nanos, StackId, ThreadId, ThreadState, TypeId};
+use session::{
+    AllocatedObjects, AllocationBatch, AllocationHeap, AllocationSampling, Nanos, StackId, ThreadId, ThreadState,
+    TypeId,
+};
 
 use crate::{Amount, Estimate, Place, Profile, Series, SeriesKind, exceptions::heaviest, series::Row};
 

@@ -1,6 +1,8 @@
 use std::sync::Arc;
 
-use session::{FunctionId, GcEvent, Nanos, ObserverStatus, PauseEvent, ProfilerRun, SessionEnd, SessionInfo, SurvivorLook};
+use session::{
+    FunctionId, GcEvent, Nanos, ObserverStatus, PauseEvent, ProfilerRun, SessionEnd, SessionInfo, SurvivorLook,
+};
 
 use crate::{
     Allocations, CallTree, Counter, Estimate, Exceptions, Jit, Loads, Locks, Pool, Series, SeriesKind, Tables, Threads,

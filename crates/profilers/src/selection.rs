@@ -174,7 +174,10 @@ mod tests {
         assert_eq!(Selection::parse("wall").unwrap().param("rate"), Some("20"));
         let list = Selection::parse_list("allocations, allocations:exact").unwrap();
         assert_eq!(list.iter().map(|one| one.spec.id).collect::<Vec<_>>(), ["allocations", "exact-allocations"]);
-        assert_eq!(Selection::parse_list("allocations:exact,exact-allocations").unwrap_err(), SelectionError::Twice("exact-allocations"));
+        assert_eq!(
+            Selection::parse_list("allocations:exact,exact-allocations").unwrap_err(),
+            SelectionError::Twice("exact-allocations")
+        );
     }
 
     #[test]

@@ -183,7 +183,9 @@ fn objects_that_were_counted_have_no_error_bars() {
     let Some(SessionRecord::Info(info)) = records.first_mut() else { panic!() };
     info.profilers[0].id = "exact-allocations".into();
     let end = records.pop().unwrap();
-    for (thread, counts) in [(0, vec![(0, 2_000_000, 64_000_000), (1, 3, 600_072)]), (1, vec![(1, 1, 24)]), (0, vec![(1, 2, 48)])] {
+    for (thread, counts) in
+        [(0, vec![(0, 2_000_000, 64_000_000), (1, 3, 600_072)]), (1, vec![(1, 1, 24)]), (0, vec![(1, 2, 48)])]
+    {
         let counts = counts.into_iter().map(|(ty, objects, bytes)| (TypeId(ty), objects, bytes)).collect();
         let (time, thread) = (START + MS, ThreadId(thread));
         records.push(SessionRecord::AllocatedObjects(AllocatedObjects { time, thread, counts }));
@@ -203,7 +205,10 @@ fn objects_that_were_counted_have_no_error_bars() {
     assert_eq!((&exact["objects"], &exact["bytes"]), (&2_000_006.into(), &64_600_144.into()));
     let (first, second) = (&exact["types"][0], &exact["types"][1]);
     assert_eq!((&first["type_name"], &first["objects"]), (&"string".into(), &2_000_000.into()));
-    assert_eq!((&second["type_name"], &second["objects"], &second["bytes"]), (&"byte[]".into(), &6.into(), &600_144.into()));
+    assert_eq!(
+        (&second["type_name"], &second["objects"], &second["bytes"]),
+        (&"byte[]".into(), &6.into(), &600_144.into())
+    );
     assert_eq!((&exact["threads"][1]["thread"], &exact["threads"][1]["objects"]), (&1.into(), &1.into()));
     // Counts know their thread, but no stack and no time.
     let of = |filter: Filter| all.filtered(&filter).unwrap().allocations.exact_total().objects;

@@ -1,6 +1,6 @@
 use crate::{
-    AllocatedObjects, AllocationBatch, CallBatch, CompilationBatch, ContentionBatch, FrameId, FunctionId, MAX_HEAP_CHUNK, ModuleId,
-    SampleBatch, SessionRecord, StackId, ThreadId, TypeId, TypeLoadBatch,
+    AllocatedObjects, AllocationBatch, CallBatch, CompilationBatch, ContentionBatch, FrameId, FunctionId,
+    MAX_HEAP_CHUNK, ModuleId, SampleBatch, SessionRecord, StackId, ThreadId, TypeId, TypeLoadBatch,
 };
 
 /// How a record breaks the rules of the stream.

@@ -385,11 +385,13 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                 time: 5,
                 counts: counts.into_iter().map(|count| (TypeId(types - 1), count)).collect(),
             },
-            Seed::Objects(time, counts) if threads > 0 && types > 0 => SessionRecord::AllocatedObjects(AllocatedObjects {
-                time,
-                thread: ThreadId(time as u32 % threads),
-                counts: counts.into_iter().map(|(objects, bytes)| (TypeId(types - 1), objects, bytes)).collect(),
-            }),
+            Seed::Objects(time, counts) if threads > 0 && types > 0 => {
+                SessionRecord::AllocatedObjects(AllocatedObjects {
+                    time,
+                    thread: ThreadId(time as u32 % threads),
+                    counts: counts.into_iter().map(|(objects, bytes)| (TypeId(types - 1), objects, bytes)).collect(),
+                })
+            }
             Seed::Gc(number, generation, sizes) => SessionRecord::Gc(GcEvent {
                 number,
                 generation,

@@ -245,8 +245,7 @@ pub fn exact_allocations(runtime: Runtime, options: &Options) -> Result<Vec<Row>
         let launch = plain().env("CORECLR_ENABLE_PROFILING", "1").env("CORECLR_PROFILER", EMPTY);
         launch.env("CORECLR_PROFILER_PATH", empty.as_os_str())
     };
-    let counted =
-        || plain().under([&clrscope, "launch", "-q", "-f", "-p", "allocations:exact", "-o", &session, "--"]);
+    let counted = || plain().under([&clrscope, "launch", "-q", "-f", "-p", "allocations:exact", "-o", &session, "--"]);
     let launches: [&dyn Fn() -> Launch; 3] = [&plain, &told, &counted];
     let mut costs = [const { Vec::new() }; 3];
     for turn in 0..options.pairs {

@@ -34,8 +34,8 @@ use std::{
 };
 use unwind::Needed;
 use wire::{
-    AllocatedObjects, ByeReason, CallKind, Calls, Control, Exception, LogLevel, Record, RuntimeWork, RuntimeWorkKind, WallSample,
-    WallTick, frame::FrameError,
+    AllocatedObjects, ByeReason, CallKind, Calls, Control, Exception, LogLevel, Record, RuntimeWork, RuntimeWorkKind,
+    WallSample, WallTick, frame::FrameError,
 };
 
 /// How long one round waits for something to come.
@@ -691,9 +691,8 @@ impl Pump {
         let thread = self.definitions.thread_or_ended(os_tid, || target.thread_name(os_tid));
         let (frames, definitions) = (&self.frames, &mut self.definitions);
         let counts = allocated.counts.into_iter();
-        let counts: Vec<_> = counts
-            .map(|(class, objects, bytes)| (definitions.ty(&frames.class_name(class)), objects, bytes))
-            .collect();
+        let counts: Vec<_> =
+            counts.map(|(class, objects, bytes)| (definitions.ty(&frames.class_name(class)), objects, bytes)).collect();
         self.count("exact-allocations", counts.iter().map(|(_, objects, _)| objects).sum());
         self.write_definitions();
         let time = allocated.time;
