@@ -10,9 +10,7 @@
 //!     dotnet App.dll
 //! ```
 //!
-//! Each line is kind, type, name and parameters, with tabs between. The last line tells the time, and how many names are
-//! others when the runtime is asked for every fact instead of metadata being read in place: of these functions, and with
-//! `DUMP_NAMES_COMPARE` set also of every method of every module.
+//! Each line is kind, type, name and parameters, with tabs between. The last line tells the time.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -21,8 +19,7 @@ use std::time::Instant;
 
 use corprof::ids::FunctionId;
 use corprof::{
-    CallbackCx, EventMask, HResult, MethodName, NameResolver, Profiler, ProfilerCallback, ProfilerInfo,
-    export_profiler, guid,
+    CallbackCx, EventMask, HResult, NameResolver, Profiler, ProfilerCallback, ProfilerInfo, export_profiler, guid,
 };
 
 #[derive(Default)]
@@ -61,40 +58,11 @@ impl DumpNames {
             }
             rounds.push((started.elapsed().as_nanos() as f64 / functions.len().max(1) as f64, unknown));
         }
-        let asking = NameResolver::asking(info.clone());
-        let (mut compared, mut differ, mut asked) = (0, 0, 0);
-        let mut compare = |name: corprof::info::Result<MethodName>, other: corprof::info::Result<MethodName>| {
-            compared += 1;
-            if name != other {
-                differ += 1;
-                if differ <= 10 {
-                    let _ = writeln!(report, "# differs: {name:?} in place, {other:?} asked");
-                }
-            }
-        };
-        for function in &functions {
-            let started = Instant::now();
-            let other = asking.method(*function);
-            asked += started.elapsed().as_nanos();
-            compare(names.method(*function), other);
-        }
-        if std::env::var_os("DUMP_NAMES_COMPARE").is_some() {
-            for module in info.modules().into_iter().flatten().flatten() {
-                let Ok(metadata) = info.module_metadata(module) else { continue };
-                for class in metadata.type_defs().flatten() {
-                    for method in metadata.methods(class).flatten() {
-                        compare(names.method_def(module, method), asking.method_def(module, method));
-                    }
-                }
-            }
-        }
-        let asked = asked / functions.len().max(1) as u128;
         let per_round = rounds.iter().map(|(nanos, _)| format!("{nanos:.0}")).collect::<Vec<_>>().join(" ");
         let unknown = rounds.first().map_or(0, |(_, unknown)| *unknown);
         let _ = writeln!(
             report,
-            "# {} functions, {unknown} without a name; {differ} of {compared} differ; {asked} ns when asked; ns per name by \
-             round: {per_round}",
+            "# {} functions, {unknown} without a name; ns per name by round: {per_round}",
             functions.len()
         );
         report

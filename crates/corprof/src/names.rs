@@ -22,7 +22,6 @@ use com::Guid;
 
 use crate::ids::{AssemblyId, ClassId, FunctionId, ModuleId};
 use crate::info::{Error, FrameInfo, FunctionInfo, ProfilerInfo, Result};
-use crate::metadata::in_place::{InPlace, TypeRow};
 use crate::metadata::token::{MethodDef, Token, TokenKind, TypeDef, TypeRef, TypeSpec};
 use crate::metadata::{Metadata, ParamAttributes};
 use crate::signature::{CallingConvention, MethodSig, Primitive, SignatureError, TypeSig};
@@ -272,90 +271,7 @@ fn keyword_of(full_name: &str) -> Option<&'static str> {
 struct ModuleEntry {
     id: ModuleId,
     metadata: Metadata,
-    /// The same, where it can be read without asking.
-    in_place: Option<InPlace>,
     types: Memory<Token, TypeName>,
-}
-
-/// Each fact is read in place where that can be, and asked for where not.
-impl ModuleEntry {
-    /// Type and signature of a method; its name is appended to `name`.
-    fn method(&self, method: MethodDef, name: &mut String) -> Result<(TypeDef, &[u8])> {
-        if let Some(row) = self.in_place.as_ref().and_then(|tables| tables.method(method)) {
-            name.push_str(row.name);
-            return Ok((row.class, row.signature));
-        }
-        self.metadata.method_into(method, name).map(|props| (props.class, props.signature))
-    }
-
-    /// Name of a type with its namespace, and what it is nested in.
-    fn type_def(&self, type_def: TypeDef) -> Result<(String, Option<Token>)> {
-        if let Some(row) = self.in_place.as_ref().and_then(|tables| tables.type_def(type_def)) {
-            return Ok(with_namespace(&row));
-        }
-        let mut name = String::new();
-        self.metadata.type_def_into(type_def, &mut name)?;
-        Ok((name, self.metadata.enclosing_type(type_def)?.map(Token::from)))
-    }
-
-    /// The same of a type of another module.
-    fn type_ref(&self, type_ref: TypeRef) -> Result<(String, Option<Token>)> {
-        if let Some(row) = self.in_place.as_ref().and_then(|tables| tables.type_ref(type_ref)) {
-            return Ok(with_namespace(&row));
-        }
-        let props = self.metadata.type_ref_props(type_ref)?;
-        Ok((props.name, props.scope.filter(|scope| scope.kind() == Some(TokenKind::TypeRef))))
-    }
-
-    /// Signature of a constructed type.
-    fn type_spec(&self, type_spec: TypeSpec) -> Result<&[u8]> {
-        match self.in_place.as_ref().and_then(|tables| tables.type_spec(type_spec)) {
-            Some(signature) => Ok(signature),
-            None => self.metadata.type_spec_signature(type_spec),
-        }
-    }
-
-    /// Names of the generic parameters of a type or method, in order.
-    fn generic_names(&self, owner: impl Into<Token>) -> Result<Vec<Box<str>>> {
-        let owner = owner.into();
-        if let Some(names) = self.in_place.as_ref().and_then(|tables| tables.generic_params(owner)) {
-            return Ok(names);
-        }
-        let mut params = Vec::new();
-        for param in self.metadata.generic_params(owner) {
-            let props = self.metadata.generic_param_props(param?)?;
-            params.push((props.sequence, props.name.into_boxed_str()));
-        }
-        params.sort_by_key(|(sequence, _)| *sequence);
-        Ok(params.into_iter().map(|(_, name)| name).collect())
-    }
-
-    /// The keyword of a by-reference parameter: `out` and `in` are only flags of the parameter.
-    fn passing(&self, method: MethodDef, sequence: u32) -> &'static str {
-        let attributes = match self.in_place.as_ref().and_then(|tables| tables.param_attributes(method, sequence)) {
-            Some(attributes) => attributes,
-            None => {
-                let param = self.metadata.param_at(method, sequence).ok().flatten();
-                param.and_then(|param| self.metadata.param_attributes(param).ok()).unwrap_or_default()
-            }
-        };
-        match (attributes.contains(ParamAttributes::IN), attributes.contains(ParamAttributes::OUT)) {
-            (true, false) => "in ",
-            (false, true) => "out ",
-            _ => "ref ",
-        }
-    }
-}
-
-/// As the runtime puts them together.
-fn with_namespace(row: &TypeRow<'_>) -> (String, Option<Token>) {
-    let mut name = String::with_capacity(row.namespace.len() + 1 + row.name.len());
-    if !row.namespace.is_empty() {
-        name.push_str(row.namespace);
-        name.push('.');
-    }
-    name.push_str(row.name);
-    (name, row.outer)
 }
 
 /// What is remembered of a class.
@@ -384,8 +300,6 @@ struct Scope<'a> {
 /// Finds names. See the [module](self) for what they look like.
 pub struct NameResolver {
     info: ProfilerInfo,
-    /// Whether metadata is read in place where it can be.
-    in_place: bool,
     modules: Memory<ModuleId, ModuleEntry>,
     classes: Memory<ClassId, ClassEntry>,
 }
@@ -403,14 +317,7 @@ impl NameResolver {
     /// A resolver that remembers nothing yet.
     #[must_use]
     pub fn new(info: ProfilerInfo) -> Self {
-        Self { info, in_place: true, modules: Memory::default(), classes: Memory::default() }
-    }
-
-    /// One that asks the runtime's metadata interfaces for every fact, as all do for modules that are made at run time or
-    /// edited. It gives the same names, and takes longer.
-    #[must_use]
-    pub fn asking(info: ProfilerInfo) -> Self {
-        Self { in_place: false, ..Self::new(info) }
+        Self { info, modules: Memory::default(), classes: Memory::default() }
     }
 
     /// The runtime that is asked.
@@ -523,8 +430,8 @@ impl NameResolver {
     fn with_metadata(&self, info: &FunctionInfo) -> Result<MethodName> {
         let module = self.module_entry(info.module)?;
         let mut name = String::with_capacity(48);
-        let (declaring, signature) = module.method(info.token, &mut name)?;
-        let declaring = match declaring.non_nil() {
+        let props = module.metadata.method_into(info.token, &mut name)?;
+        let declaring = match props.class.non_nil() {
             // Members of the module itself belong to its first type, `<Module>`, which is no name to show.
             Some(class) if class.rid() != 1 => Some(self.type_name(&module, class.into(), 0)?),
             _ => None,
@@ -539,9 +446,9 @@ impl NameResolver {
             }
             (_, None) => Arc::from(""),
         };
-        let sig = MethodSig::decode_start(signature);
+        let sig = MethodSig::decode_start(props.signature);
         let generics = sig.as_ref().map_or(0, |sig| sig.generic_parameters);
-        let method_params = if generics > 0 { module.generic_names(info.token)? } else { Vec::new() };
+        let method_params = if generics > 0 { generic_names(&module.metadata, info.token)? } else { Vec::new() };
         if !method_params.is_empty() {
             name.push('<');
             for (index, param) in method_params.iter().enumerate() {
@@ -560,7 +467,7 @@ impl NameResolver {
                     type_params: declaring.as_ref().map_or(&[], |declaring| &declaring.params),
                     method_params: &method_params,
                 };
-                let passing = |sequence| module.passing(info.token, sequence);
+                let passing = |sequence| passing(&module.metadata, info.token, sequence);
                 self.write_parameters(&mut parameters, &sig, &scope, passing);
             }
             Err(error) => unreadable(&mut parameters, error),
@@ -605,10 +512,7 @@ impl NameResolver {
             return Ok(entry);
         }
         let metadata = self.info.module_metadata(module)?;
-        // What has no image is made at run time, and its tables move as they grow.
-        let has_image = || self.info.module_info(module).is_ok_and(|info| info.base.is_some());
-        let in_place = if self.in_place && has_image() { InPlace::open(&metadata) } else { None };
-        Ok(self.modules.put(module, ModuleEntry { id: module, metadata, in_place, types: Memory::default() }))
+        Ok(self.modules.put(module, ModuleEntry { id: module, metadata, types: Memory::default() }))
     }
 
     /// The name of a `TypeDef` or `TypeRef`.
@@ -616,14 +520,19 @@ impl NameResolver {
         if let Some(name) = module.types.get(token) {
             return Ok(name);
         }
+        let metadata = &module.metadata;
         let (own, outer, params) = match token.kind() {
             Some(TokenKind::TypeDef) => {
-                let (name, outer) = module.type_def(TypeDef::from_raw(token.0))?;
-                (name, outer, module.generic_names(token)?)
+                let type_def = TypeDef::from_raw(token.0);
+                let mut name = String::new();
+                metadata.type_def_into(type_def, &mut name)?;
+                let outer = metadata.enclosing_type(type_def)?.map(Token::from);
+                (name, outer, generic_names(metadata, type_def)?)
             }
             Some(TokenKind::TypeRef) => {
-                let (name, outer) = module.type_ref(TypeRef::from_raw(token.0))?;
-                (name, outer, Vec::new())
+                let props = metadata.type_ref_props(TypeRef::from_raw(token.0))?;
+                let outer = props.scope.filter(|scope| scope.kind() == Some(TokenKind::TypeRef));
+                (props.name, outer, Vec::new())
             }
             _ => return Err(Error::Signature(SignatureError::BadToken { offset: 0 })),
         };
@@ -654,10 +563,7 @@ impl NameResolver {
         if depth >= MAX_DEPTH {
             return Err(Error::Signature(SignatureError::TooDeep { offset: 0 }));
         }
-        // Most classes are no arrays: those are asked about only where there is no other answer.
-        let info = self.info.class_info(class);
-        let is_plain = info.as_ref().is_ok_and(|info| !info.module.is_null() && !info.type_def.is_nil());
-        if !is_plain && let Some(array) = self.info.array_class(class)? {
+        if let Some(array) = self.info.array_class(class)? {
             let brackets = brackets(array.rank);
             let element = array.element_class.map(|element| self.class_entry(element, depth + 1)).transpose()?;
             let (base, inner, modules) = match &element {
@@ -676,7 +582,7 @@ impl NameResolver {
                 ClassEntry { full_name: Arc::clone(&name), name, brackets: base.len(), canonical: false, modules };
             return Ok(self.classes.put(class, entry));
         }
-        let info = info?;
+        let info = self.info.class_info(class)?;
         if info.module.is_null() || info.type_def.is_nil() {
             return Err(Error::Nothing { call: "GetClassIDInfo2" });
         }
@@ -836,7 +742,7 @@ impl NameResolver {
             return;
         };
         if let Ok(spec) = TypeSpec::try_from(token) {
-            let sig = module.type_spec(spec).map(TypeSig::decode_start);
+            let sig = module.metadata.type_spec_signature(spec).map(TypeSig::decode_start);
             match sig {
                 Ok(Ok(sig)) => self.write_type(out, &sig, scope, depth),
                 _ => out.push_str(UNKNOWN),
@@ -869,6 +775,32 @@ fn write_param(out: &mut String, params: &[Box<str>], index: u32, fallback: &str
 
 fn unreadable(out: &mut String, _: SignatureError) {
     out.push_str("(…)");
+}
+
+/// Names of the generic parameters of a type or method, in order.
+fn generic_names(metadata: &Metadata, owner: impl Into<Token>) -> Result<Vec<Box<str>>> {
+    let mut params = Vec::new();
+    for param in metadata.generic_params(owner) {
+        let props = metadata.generic_param_props(param?)?;
+        params.push((props.sequence, props.name.into_boxed_str()));
+    }
+    params.sort_by_key(|(sequence, _)| *sequence);
+    Ok(params.into_iter().map(|(_, name)| name).collect())
+}
+
+/// The keyword of a by-reference parameter: `out` and `in` are only flags of the parameter.
+fn passing(metadata: &Metadata, method: MethodDef, sequence: u32) -> &'static str {
+    let attributes = metadata
+        .param_at(method, sequence)
+        .ok()
+        .flatten()
+        .and_then(|param| metadata.param_attributes(param).ok())
+        .unwrap_or_default();
+    match (attributes.contains(ParamAttributes::IN), attributes.contains(ParamAttributes::OUT)) {
+        (true, false) => "in ",
+        (false, true) => "out ",
+        _ => "ref ",
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use testkit::{Compiler, Host, Launch, Runtime, Sample, Stream, TargetProcess, source_root};
+use testkit::{Compiler, Host, Launch, Runtime, Sample, Stream, source_root};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const RUNTIMES: [Runtime; 3] = [Runtime::V3_1, Runtime::V8, Runtime::V9];
@@ -90,44 +90,10 @@ fn names_are_as_c_sharp_writes_them() {
         }
         let summary = lines.last().unwrap();
         assert!(summary.contains(" 0 without a name"), "{runtime}: {summary}");
-        assert!(summary.contains("; 0 of "), "{runtime}: {dumped}");
         // A question mark by itself stands for a type without a name; behind one it makes it nullable.
         let unknown = lines.iter().filter(|line| ["(?", " ?", "<?"].iter().any(|mark| line.contains(mark)));
         assert_eq!(unknown.collect::<Vec<_>>(), Vec::<&&str>::new(), "{runtime}");
         assert!(!dumped.contains("(…)"), "{runtime}: a signature was not understood\n{dumped}");
-    }
-}
-
-/// Every method of every module of real applications, .NET's own included: metadata read in place, and the runtime asked for
-/// each fact, give the same names.
-#[test]
-fn names_read_in_place_are_those_that_the_runtime_tells() {
-    for runtime in [Runtime::V3_1, Runtime::V8, Runtime::V9, Runtime::V10] {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("names.txt");
-        let launch = match runtime {
-            Runtime::V10 => TargetProcess::azmcp_launch(runtime.require()),
-            // .NET 8 is that of an application, the Sarif tool, whose libraries are there.
-            _ => names_program(runtime, "dump_names", "{6D1C2B7A-3E1F-4F0C-9A53-1C0B7E44A902}"),
-        };
-        let mut process = launch
-            .env("CORECLR_ENABLE_PROFILING", "1")
-            .env("CORECLR_PROFILER", "{6D1C2B7A-3E1F-4F0C-9A53-1C0B7E44A902}")
-            .env("CORECLR_PROFILER_PATH", library("dump_names"))
-            .env("DUMP_NAMES_TO", &file)
-            .env("DUMP_NAMES_COMPARE", "1")
-            .start();
-        if runtime == Runtime::V10 {
-            process.feed(1).unwrap();
-            process.close_stdin();
-        }
-        process.wait(LIMIT).unwrap_or_else(|error| panic!("{runtime}: {error}\n{}", process.transcript()));
-        let dumped = std::fs::read_to_string(&file).unwrap();
-        let summary = dumped.lines().last().unwrap();
-        println!("{runtime}: {summary}");
-        let compared = summary.split("; 0 of ").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<u32>().ok());
-        let differing: Vec<&str> = dumped.lines().filter(|line| line.starts_with('#')).collect();
-        assert!(compared.is_some_and(|compared| compared > 20_000), "{runtime}: {differing:#?}");
     }
 }
 

@@ -20,7 +20,6 @@ mod enumerate;
 mod fields;
 pub mod flags;
 mod generics;
-pub(crate) mod in_place;
 mod methods;
 mod properties;
 mod references;
