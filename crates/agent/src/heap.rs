@@ -16,7 +16,7 @@ use corprof::callback::{CollectedGenerations, DependentReferences, GcReason, GcR
 use corprof::ids::{ClassId, FunctionId, ModuleId, RawObjectId};
 use corprof::info::StringLayout;
 use corprof::{EventMask, NameResolver, ObjectId};
-use profilers::heap::HeapSettings;
+use profilers::heap::{HeapSettings, LookKind};
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -44,6 +44,10 @@ const CLASSES: usize = 128 << 10;
 const METHODS: usize = 8 << 10;
 /// Slots for hashes of strings.
 const HASHES: usize = 64 << 10;
+/// Most roots whose objects are looked at where nothing but roots is wanted.
+const TARGETS: usize = 128 << 10;
+/// Longest wait for the end of a collection that is under way.
+const COLLECTION_LIMIT: Nanos = 60_000_000_000;
 /// Most arrays in arrays that are followed to find the module of their elements.
 const MOST_RANKS: usize = 8;
 
@@ -51,12 +55,14 @@ const MOST_RANKS: usize = 8;
 mod state {
     /// There is none.
     pub const NONE: u8 = 0;
-    /// The next full collection that somebody asked for is the one.
+    /// The next full collection that somebody asked for is the one; with [`ARMED_FOR_SMALL`], the next one that is not full.
     pub const ARMED: u8 = 1;
     /// The world stands still, and the runtime tells.
     pub const TELLING: u8 = 2;
     /// The runtime has told all.
     pub const TOLD: u8 = 3;
+    /// The next collection that is not full is the one.
+    pub const ARMED_FOR_SMALL: u8 = 4;
 }
 
 /// The look that is under way, where one is, as callbacks see it.
@@ -75,9 +81,14 @@ pub struct Heap {
 impl Heap {
     /// A collection begins. `suspended` is when the world was asked to stop.
     pub fn collection_started(&self, collected: CollectedGenerations<'_>, reason: GcReason, suspended: Nanos) {
-        // One that the program asks for just now is as good as ours.
-        let full = collected.contains(corprof::callback::GcGeneration::GEN_2) && reason == GcReason::INDUCED;
-        if full && self.state.compare_exchange(state::ARMED, state::TELLING, SeqCst, SeqCst).is_ok() {
+        let full = collected.contains(corprof::callback::GcGeneration::GEN_2);
+        let armed = match (full, reason) {
+            // One that the program asks for just now is as good as ours.
+            (true, GcReason::INDUCED) => state::ARMED,
+            (true, _) => return,
+            (false, _) => state::ARMED_FOR_SMALL,
+        };
+        if self.state.compare_exchange(armed, state::TELLING, SeqCst, SeqCst).is_ok() {
             self.suspended.store(suspended, SeqCst);
             self.resumed.store(0, SeqCst);
         }
@@ -133,11 +144,29 @@ impl Heap {
         self.look.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the next full collection that is asked for would be told to `look`.
+    /// From now on the next collection of the wanted kind is told to `look`.
     fn arm(&self, look: Look) {
         self.memory.store(look.memory(), Relaxed);
+        let armed = if look.kind == LookKind::Roots { state::ARMED_FOR_SMALL } else { state::ARMED };
         *self.look() = Some(Box::new(look));
-        self.state.store(state::ARMED, SeqCst);
+        self.state.store(armed, SeqCst);
+    }
+
+    /// Waits, as long as `goes_on`, until the program has made a collection that was told.
+    fn wait_for_small(&self, goes_on: impl Fn() -> bool) {
+        /// The world stands still for a few of these at most.
+        const MOMENT: Nanos = 2_000_000;
+        while self.state.load(SeqCst) == state::ARMED_FOR_SMALL && goes_on() {
+            clock::sleep_until(clock::monotonic() + MOMENT);
+        }
+        if self.state.compare_exchange(state::ARMED_FOR_SMALL, state::NONE, SeqCst, SeqCst).is_ok() {
+            return;
+        }
+        // One is under way, and its end is near.
+        let deadline = clock::monotonic() + COLLECTION_LIMIT;
+        while self.state.load(SeqCst) == state::TELLING && clock::monotonic() < deadline {
+            clock::sleep_until(clock::monotonic() + MOMENT);
+        }
     }
 
     /// Takes the look back, and says whether a collection was told to it and for how long the world stood still.
@@ -171,11 +200,15 @@ enum Abort {
 /// A look that is under way.
 struct Look {
     number: u32,
+    kind: LookKind,
     outgoing: Outgoing,
     encoder: Encoder,
     classes: Ids,
     methods: Ids,
     strings: Option<Strings>,
+    /// What roots refer to, where nothing else is looked at: as many as there is room for, and the number of the others.
+    targets: Vec<usize>,
+    targets_lost: u64,
     objects: u64,
     /// When it is given up.
     deadline: Nanos,
@@ -183,14 +216,18 @@ struct Look {
 }
 
 impl Look {
-    fn new(number: u32, outgoing: &Outgoing, strings: Option<Strings>, deadline: Nanos) -> Self {
+    fn new(number: u32, kind: LookKind, outgoing: &Outgoing, strings: Option<Strings>, deadline: Nanos) -> Self {
+        let targets = if kind == LookKind::Roots { TARGETS } else { 0 };
         Self {
             number,
+            kind,
             outgoing: outgoing.clone(),
             encoder: Encoder::new(MAX_CHUNK),
             classes: Ids::new(CLASSES),
             methods: Ids::new(METHODS),
             strings,
+            targets: Vec::with_capacity(targets),
+            targets_lost: 0,
             objects: 0,
             deadline,
             abort: None,
@@ -199,10 +236,14 @@ impl Look {
 
     fn memory(&self) -> usize {
         let strings = if self.strings.is_some() { HASHES * size_of::<u64>() } else { 0 };
-        size_of::<Self>() + self.encoder.memory() + self.classes.memory() + self.methods.memory() + strings
+        let targets = self.targets.capacity() * size_of::<usize>();
+        size_of::<Self>() + self.encoder.memory() + self.classes.memory() + self.methods.memory() + strings + targets
     }
 
     fn roots(&mut self, agent: &Agent, roots: Roots<'_>) {
+        if self.kind == LookKind::Histogram {
+            return;
+        }
         for root in roots.iter() {
             let Some(target) = root.object else { continue };
             if !self.has_room(agent) {
@@ -219,10 +260,37 @@ impl Look {
             }
             // The runtime's flags are those of the format.
             self.encoder.root(target.0 as u64, kind, root.flags.0 as u8, root.id as u64);
+            // What the root refers to is asked for its class, so it must be an object, and not something within one.
+            if self.kind == LookKind::Roots && root.flags.0 as u8 & heap::ROOT_INTERIOR == 0 {
+                self.target(target);
+            }
         }
     }
 
+    /// Keeps what a root refers to until it may be looked at, which is after the collection.
+    fn target(&mut self, target: RawObjectId) {
+        if self.targets.last() == Some(&target.0) {
+            return;
+        }
+        if self.targets.len() >= TARGETS {
+            if self.targets_lost == 0 {
+                // Many roots may refer to the same few objects.
+                self.targets.sort_unstable();
+                self.targets.dedup();
+            }
+            // Sorting again and again for little room would keep the world standing.
+            if self.targets.len() > TARGETS / 8 * 7 {
+                self.targets_lost += 1;
+                return;
+            }
+        }
+        self.targets.push(target.0);
+    }
+
     fn dependent(&mut self, agent: &Agent, references: DependentReferences<'_>) {
+        if self.kind != LookKind::All {
+            return;
+        }
         for reference in references.iter() {
             if reference.key.is_null() || reference.value.is_null() {
                 continue;
@@ -236,6 +304,12 @@ impl Look {
     }
 
     fn object(&mut self, agent: &Agent, object: RawObjectId, class: ClassId, references: &[RawObjectId]) -> bool {
+        let references = match self.kind {
+            LookKind::All => references,
+            LookKind::Histogram => &[],
+            // Roots were told before; the heap need not be walked.
+            LookKind::Roots => return false,
+        };
         // SAFETY: the runtime names objects that are where they will stay, and waits for this callback while the world
         // stands still.
         let id = unsafe { ObjectId::from_raw(object) };
@@ -278,6 +352,20 @@ impl Look {
     /// told with those of generation 2.
     fn collection_finished(&mut self, agent: &Agent) {
         let info = agent.runtime.info();
+        self.targets.sort_unstable();
+        self.targets.dedup();
+        for target in std::mem::take(&mut self.targets) {
+            // SAFETY: the collection has ended, so that objects are where they will stay, and the world still stands.
+            let object = unsafe { ObjectId::from_raw(RawObjectId(target)) };
+            let (Ok(class), Ok(size)) = (info.class_of(object), info.object_size(object)) else { continue };
+            if !self.has_room(agent) {
+                return;
+            }
+            self.objects += 1;
+            if !self.encoder.object(target as u64, class.0 as u64, size as u64) {
+                self.classes.insert(class.0 as u64);
+            }
+        }
         for range in info.generation_bounds().unwrap_or_default() {
             let generation = u8::try_from(range.generation.0).unwrap_or(u8::MAX);
             if self.has_room(agent) {
@@ -513,15 +601,26 @@ impl Looker<'_> {
 
     fn look(&self, number: u32) -> io::Result<()> {
         let agent = self.agent;
-        let strings = self.settings.strings.then(|| Strings::find(&agent.runtime)).flatten();
+        let kind = self.settings.kind;
+        let wants_strings = self.settings.strings && kind == LookKind::All;
+        let strings = wants_strings.then(|| Strings::find(&agent.runtime)).flatten();
         let reads_strings = strings.is_some();
         let time = clock::monotonic();
         self.send([Record::HeapBegin { look: number, time }])?;
         let gone = agent.heap.gone.load(SeqCst);
-        agent.heap.arm(Look::new(number, self.outgoing, strings, time + self.settings.limit * 1_000_000_000));
+        let deadline = time + self.settings.limit * 1_000_000_000;
+        agent.heap.arm(Look::new(number, kind, self.outgoing, strings, deadline));
         // Whatever happens, the runtime must not be left telling.
         let forced = catch_unwind(AssertUnwindSafe(|| {
-            if self.listen(self.telling) { agent.runtime.info().force_gc().map_err(Some) } else { Err(None) }
+            if !self.listen(self.telling) {
+                return Err(None);
+            }
+            if kind == LookKind::Roots {
+                let goes_on = || agent.phase() != Phase::Stopping && clock::monotonic() < deadline;
+                agent.heap.wait_for_small(goes_on);
+                return Ok(());
+            }
+            agent.runtime.info().force_gc().map_err(Some)
         }));
         self.listen(self.quiet);
         let (look, told, paused) = agent.heap.disarm();
@@ -543,9 +642,18 @@ impl Looker<'_> {
                 Counters::add(&agent.counters.panics, 1);
                 Some("a fault in clrscope".to_owned())
             }
+            _ if !told && kind == LookKind::Roots && agent.phase() == Phase::Stopping => {
+                Some("the recording was stopped".to_owned())
+            }
+            _ if !told && kind == LookKind::Roots => Some(format!(
+                "the program made no collection of its youngest objects within {} s, and roots alone are told at such a one; \
+                    a look at all objects forces a collection",
+                self.settings.limit
+            )),
             _ if !told => Some("the runtime made no full collection".to_owned()),
+            _ if look.targets_lost > 0 => Some(format!("the objects of {} roots", look.targets_lost)),
             _ if unnamed > 0 => Some(format!("the names of {unnamed} classes or methods")),
-            _ if self.settings.strings && !reads_strings => Some("what strings say".to_owned()),
+            _ if wants_strings && !reads_strings => Some("what strings say".to_owned()),
             _ => None,
         };
         let end = HeapEnd { look: number, time: clock::monotonic(), paused, objects: look.objects, complete, reason };
@@ -571,7 +679,9 @@ impl Looker<'_> {
                     None => unnamed += 1,
                 }
             }
-            self.put(&mut frame, &Record::HeapClasses { look: number, classes: named })?;
+            let count = named.len() as u64;
+            unnamed +=
+                if self.put(&mut frame, &Record::HeapClasses { look: number, classes: named })? { 0 } else { count };
         }
         let methods: Vec<u64> = look.methods.iter().collect();
         for part in methods.chunks(64) {
@@ -582,7 +692,9 @@ impl Looker<'_> {
                     None => unnamed += 1,
                 }
             }
-            self.put(&mut frame, &Record::HeapMethods { look: number, methods: named })?;
+            let count = named.len() as u64;
+            unnamed +=
+                if self.put(&mut frame, &Record::HeapMethods { look: number, methods: named })? { 0 } else { count };
         }
         frame.write_to(&mut self.outgoing.turn(CALM_LIMIT)?).map_err(io::Error::other)?;
         Ok(unnamed)
@@ -605,13 +717,14 @@ impl Looker<'_> {
         known.entry(about.module).or_insert_with(name).clone()
     }
 
-    fn put(&self, frame: &mut FrameBuilder, record: &Record) -> io::Result<()> {
-        // A record of 64 names fits, whatever the names; should it not, the names are missing.
-        let _ = frame.push(record);
+    /// Adds a record to a frame, which is sent when it is full. False if the record is too large for any.
+    fn put(&self, frame: &mut FrameBuilder, record: &Record) -> io::Result<bool> {
+        // Names have a greatest length, so that 64 of them fit.
+        let fits = frame.push(record).is_ok();
         if frame.is_full() {
             frame.write_to(&mut self.outgoing.turn(CALM_LIMIT)?).map_err(io::Error::other)?;
         }
-        Ok(())
+        Ok(fits)
     }
 
     fn send(&self, records: impl IntoIterator<Item = Record>) -> io::Result<()> {

@@ -9,6 +9,7 @@
 //! - [`Paths`]: shortest paths from roots, and by which kinds of path the objects of a type are held;
 //! - [`Tasks`]: asynchronous methods that wait, and who awaits whom;
 //! - [`growth`]: what grows from snapshot to snapshot, and whether that is more than chance;
+//! - [`Brief`]: the same of looks that told only objects, or only roots;
 //! - [`Report`]: all of it in a form for people and programs;
 //! - [`gcdump`]: files of `dotnet-gcdump` and PerfView, both ways.
 //!
@@ -16,6 +17,7 @@
 //! [`MemoryBudget`]: what does not fit is left out, counted, and the snapshot says that it is not complete.
 #![forbid(unsafe_code)]
 
+mod brief;
 mod builder;
 mod dominators;
 pub mod gcdump;
@@ -29,6 +31,7 @@ mod strings;
 mod targets;
 mod tasks;
 
+pub use brief::{Brief, BriefRow, BriefTotals, RootTypeRow, brief};
 pub use builder::{MemoryBudget, SnapshotBuilder};
 pub use dominators::Dominators;
 pub use histogram::{Histogram, TypeCounts};
@@ -38,8 +41,8 @@ pub use report::{
     RootRow, SCHEMA, Step, StringRow, Strings, Suspect, Totals, TypeDetail, TypeRow, leaks, report,
 };
 pub use snapshot::{
-    GENERATIONS, Gaps, Generation, NodeId, Root, RootKind, Snapshot, SnapshotEnd, SnapshotRoot, TypeId, TypeInfo,
-    generation_name,
+    Extent, GENERATIONS, Gaps, Generation, NodeId, Root, RootKind, Snapshot, SnapshotEnd, SnapshotRoot, TypeId,
+    TypeInfo, generation_name,
 };
 pub use strings::{DuplicateString, StringStatistics};
 pub use tasks::{AsyncStack, Tasks};

@@ -83,6 +83,19 @@ pub fn generation_name(generation: usize) -> &'static str {
     ["gen0", "gen1", "gen2", "loh", "poh", "frozen"].get(generation).copied().unwrap_or("unknown")
 }
 
+/// What a look was meant to tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Extent {
+    /// Everything.
+    #[default]
+    All,
+    /// Objects, without references and roots.
+    Histogram,
+    /// Roots and the objects that they refer to.
+    Roots,
+}
+
 /// What is known of a whole snapshot at its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotEnd {
@@ -92,7 +105,9 @@ pub struct SnapshotEnd {
     pub unix_ms: u64,
     /// How long the process stood still for it, where that was measured.
     pub pause_ns: Option<u64>,
-    /// Whether all objects are in it.
+    /// What was looked at.
+    pub extent: Extent,
+    /// Whether all of that is in it.
     pub complete: bool,
     /// If not, why; for people.
     pub reason: String,

@@ -29,6 +29,13 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
             kind: ParamKind::Choice(&["on", "off"]),
         },
         ParamSpec {
+            name: "kind",
+            help: "What a look tells: all objects with their references, and all roots; objects alone, for a histogram; \
+                roots alone, told at the next collection of the youngest objects that the program itself makes",
+            default: "all",
+            kind: ParamKind::Choice(&["all", "histogram", "roots"]),
+        },
+        ParamSpec {
             name: "limit",
             help: "Seconds after which a look is given up, so that the program goes on",
             default: "60",
@@ -42,6 +49,28 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     attach: true,
 };
 
+/// How much a look tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LookKind {
+    /// Every object with its references, and every root.
+    All,
+    /// Every object, without references and roots.
+    Histogram,
+    /// Every root and what it refers to. The heap is not walked, and no collection is forced.
+    Roots,
+}
+
+impl LookKind {
+    /// By the value of the parameter `kind`.
+    pub fn by_name(name: &str) -> Self {
+        match name {
+            "histogram" => Self::Histogram,
+            "roots" => Self::Roots,
+            _ => Self::All,
+        }
+    }
+}
+
 /// How looks are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeapSettings {
@@ -51,6 +80,8 @@ pub struct HeapSettings {
     pub every: u64,
     /// Whether strings are read.
     pub strings: bool,
+    /// What is told.
+    pub kind: LookKind,
     /// Seconds that one may take.
     pub limit: u64,
 }
@@ -64,6 +95,7 @@ impl HeapSettings {
             looks: settings.number("looks") as u32,
             every: settings.number("every"),
             strings: settings.text("strings") != "off",
+            kind: LookKind::by_name(settings.text("kind")),
             limit: settings.number("limit"),
         })
     }

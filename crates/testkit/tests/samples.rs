@@ -274,3 +274,25 @@ fn starver_starves_its_pool_or_does_not() {
         assert!(healthy["done"].as_u64() > Some(100), "{runtime}: {healthy}");
     }
 }
+
+#[test]
+fn extreme_has_of_everything_what_it_says() {
+    for runtime in sample_runtimes() {
+        let arguments =
+            words("--threads 20 --tasks 30 --chain 40 --levels 9 --surrogates 2 --hold 50 --collectible --churn 1");
+        let mut process = Sample::named("extreme").start(runtime, &arguments);
+        process.wait_for_ready();
+        std::thread::sleep(Duration::from_millis(500));
+        process.close_stdin();
+        let truth = process.truth(LIMIT);
+        let known = |name: &str| truth[name].as_u64().unwrap();
+        let exact = ["threads", "tasks", "links", "levels", "copies", "kept"].map(known);
+        assert_eq!(exact, [20, 30, 40, 9, 2, 50], "{runtime}: {truth}");
+        assert!(known("loaded") > 3 && known("churned") > 10 << 20, "{runtime}: {truth}");
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
+    }
+}
+
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}

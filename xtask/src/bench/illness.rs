@@ -15,6 +15,8 @@ use testkit::{Runtime, Sample};
 /// For `--only`.
 pub const HEAP: &str = "look at a heap of a million objects";
 /// For `--only`.
+pub const LESS: &str = "less than a whole look at the heap";
+/// For `--only`.
 pub const LARGE: &str = "a heap of 20 M objects, analysed";
 /// For `--only`.
 pub const LOCKS: &str = "deadlocks, verdict";
@@ -26,6 +28,12 @@ pub const RUNTIMES: [Runtime; 3] = [Runtime::V3_1, Runtime::V8, Runtime::V9];
 
 /// Objects that the sample holds beside others.
 const OBJECTS: &str = "1000000";
+
+/// Objects of the heap whose roots are looked at: some 250 MB.
+const MANY: &str = "5000000";
+
+/// How often roots are looked at.
+const ROOT_LOOKS: usize = 5;
 
 /// How often a verdict is asked for.
 const VERDICTS: usize = 10;
@@ -108,6 +116,43 @@ pub fn heap(runtime: Runtime) -> Result<Vec<Row>> {
                 held,
                 format!("{held:.1} MB"),
                 Goal::only(64.0, "MB"),
+            ),
+        ])
+    })
+}
+
+/// Pauses of looks that tell only objects, or only roots, of a program that allocates.
+///
+/// # Errors
+/// When a look fails.
+pub fn less(runtime: Runtime) -> Result<Vec<Row>> {
+    working(runtime, "heapster", &["--count", MANY, "--churn", "1"], |target| {
+        let pid = target.pid.to_string();
+        let (look, _) = json(&["heap", &pid, "--json", "--histogram"])?;
+        let (objects, pause) = (number(&look, "/totals/objects")?, number(&look, "/pause_seconds")?);
+        ensure!(objects >= 5e6, "the look has only {objects} objects");
+        let each = pause / objects * 1e9;
+        let measured = format!(
+            "{each:.0} ns, {:.2} M objects/s ({objects:.0} objects, {:.0} ms)",
+            objects / pause / 1e6,
+            pause * 1e3
+        );
+        // The collection of that look has made all of them old.
+        let mut pauses = Vec::new();
+        for _ in 0..ROOT_LOOKS {
+            let (look, _) = json(&["heap", &pid, "--json", "--roots"])?;
+            ensure!(look["complete"] == true, "the look at roots is not complete: {}", look["note"]);
+            pauses.push(number(&look, "/pause_seconds")? * 1e3);
+        }
+        let pauses = Distribution::of(pauses);
+        Ok(vec![
+            Row::new(format!("{LESS}: histogram, pause per object"), runtime, each, measured, Goal::only(200.0, "ns")),
+            Row::new(
+                format!("{LESS}: roots, pause with the collection"),
+                runtime,
+                pauses.median(),
+                pauses.with_quartiles("ms"),
+                Goal::only(10.0, "ms"),
             ),
         ])
     })

@@ -195,6 +195,7 @@ fn jobs(options: &Options) -> Vec<Job<'_>> {
         Suite::Illness => {
             for runtime in illness::RUNTIMES {
                 add(illness::HEAP, Some(runtime), Box::new(move || illness::heap(runtime)));
+                add(illness::LESS, Some(runtime), Box::new(move || illness::less(runtime)));
                 add(illness::LOCKS, Some(runtime), Box::new(move || illness::locks(runtime)));
                 add(illness::CHECKUP, Some(runtime), Box::new(move || illness::checkup(runtime)));
             }
