@@ -5,10 +5,12 @@
 //! encoded into one buffer of fixed size, and each full buffer is written to clrscope from the callback itself: so a look
 //! at a heap of any size takes a few megabytes. If clrscope does not read, the look is given up and the world goes on.
 //!
-//! Only numbers are taken while the world stands still; names are asked for afterwards.
+//! Only numbers are taken while the world stands still; names are asked for afterwards. Where tasks keep their states is
+//! asked for afterwards too, so these are read from the second look on ([`crate::machines`]).
 
 use crate::agent::{Agent, Phase};
 use crate::counters::Counters;
+use crate::machines::{Machines, Plan, Plans};
 use crate::os::clock;
 use crate::os::connection::Outgoing;
 use crate::runtime::Runtime;
@@ -23,7 +25,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wire::frame::{self, FrameBuilder};
-use wire::heap::{self, Encoder, MAX_CHUNK, MAX_TEXT, RootKind};
+use wire::heap::{self, Encoder, FIELD_CONTINUATION, FIELD_STATE, MAX_CHUNK, MAX_TEXT, RootKind};
 use wire::{HeapEnd, LogLevel, Nanos, Record};
 
 /// Longest time that a frame may take to be written while the world stands still.
@@ -46,6 +48,9 @@ const METHODS: usize = 8 << 10;
 const HASHES: usize = 64 << 10;
 /// Most arrays in arrays that are followed to find the module of their elements.
 const MOST_RANKS: usize = 8;
+
+/// Bytes before an object's address that belong to it.
+const HEADER: usize = 8;
 
 /// How far a look is.
 mod state {
@@ -176,6 +181,8 @@ struct Look {
     classes: Ids,
     methods: Ids,
     strings: Option<Strings>,
+    /// What is read of tasks.
+    plans: Option<Arc<Plans>>,
     objects: u64,
     /// When it is given up.
     deadline: Nanos,
@@ -183,7 +190,13 @@ struct Look {
 }
 
 impl Look {
-    fn new(number: u32, outgoing: &Outgoing, strings: Option<Strings>, deadline: Nanos) -> Self {
+    fn new(
+        number: u32,
+        outgoing: &Outgoing,
+        strings: Option<Strings>,
+        plans: Option<Arc<Plans>>,
+        deadline: Nanos,
+    ) -> Self {
         Self {
             number,
             outgoing: outgoing.clone(),
@@ -191,6 +204,7 @@ impl Look {
             classes: Ids::new(CLASSES),
             methods: Ids::new(METHODS),
             strings,
+            plans,
             objects: 0,
             deadline,
             abort: None,
@@ -199,7 +213,8 @@ impl Look {
 
     fn memory(&self) -> usize {
         let strings = if self.strings.is_some() { HASHES * size_of::<u64>() } else { 0 };
-        size_of::<Self>() + self.encoder.memory() + self.classes.memory() + self.methods.memory() + strings
+        let plans = self.plans.as_ref().map_or(0, |plans| plans.memory());
+        size_of::<Self>() + self.encoder.memory() + self.classes.memory() + self.methods.memory() + strings + plans
     }
 
     fn roots(&mut self, agent: &Agent, roots: Roots<'_>) {
@@ -253,8 +268,31 @@ impl Look {
             }
             self.encoder.reference(reference.0 as u64);
         }
+        if let Some(plan) = self.plans.as_ref().and_then(|plans| plans.of(class.0 as u64)) {
+            return self.task(agent, id, size, plan);
+        }
         if self.strings.as_ref().is_some_and(|strings| strings.class == class) {
             return self.string(agent, id, size);
+        }
+        true
+    }
+
+    /// Reads where a task stands.
+    fn task(&mut self, agent: &Agent, object: ObjectId<'_>, size: usize, plan: Plan) -> bool {
+        if !self.has_room(agent) {
+            return false;
+        }
+        let address = object.address() as u64;
+        // SAFETY: the object stays what and where it is while the world stands still, and has this size.
+        if let Some(state) = unsafe { read_field::<i32>(object, size, plan.state) } {
+            self.encoder.field(address, FIELD_STATE, u64::from(state as u32));
+        }
+        if !self.has_room(agent) {
+            return false;
+        }
+        // SAFETY: as above.
+        if let Some(next) = unsafe { read_field::<usize>(object, size, plan.continuation) } {
+            self.encoder.field(address, FIELD_CONTINUATION, next as u64);
         }
         true
     }
@@ -327,6 +365,21 @@ impl Look {
             _ => Abort::Gone,
         })
     }
+}
+
+/// Reads a field of an object, if it lies within it. Offset 0 is none: the class stands there.
+///
+/// # Safety
+/// The object has `size` bytes with its header, and stays what and where it is meanwhile. Every bit pattern is a `T`.
+unsafe fn read_field<T: Copy>(object: ObjectId<'_>, size: usize, offset: u32) -> Option<T> {
+    let offset = offset as usize;
+    let end = offset.checked_add(size_of::<T>())?.checked_add(HEADER)?;
+    if offset < size_of::<usize>() || end > size {
+        return None;
+    }
+    let field = object.address().checked_add(offset)? as *const T;
+    // SAFETY: the field lies within the object, as was checked, and may hold any bits.
+    Some(unsafe { field.read_unaligned() })
 }
 
 /// Ids that were met, as many as there is room for.
@@ -404,8 +457,6 @@ impl Strings {
     /// # Safety
     /// The object is a string of `size` bytes, and stays what and where it is for as long as the result is used.
     unsafe fn units<'a>(&self, object: ObjectId<'a>, size: usize) -> Option<&'a [u16]> {
-        /// Bytes before an object's address that belong to it.
-        const HEADER: usize = 8;
         let (length_at, text_at) = (self.layout.length_offset as usize, self.layout.buffer_offset as usize);
         if size < HEADER + text_at || length_at + size_of::<u32>() > text_at {
             return None;
@@ -450,12 +501,14 @@ pub fn run(agent: &Arc<Agent>, outgoing: &Outgoing, settings: HeapSettings) {
         );
         return;
     }
-    let looker = Looker {
+    let mut looker = Looker {
         agent,
         outgoing,
         names: NameResolver::new(agent.runtime.info().clone()),
         telling,
         quiet: telling.without(EventMask::GC),
+        machines: settings.tasks.then(Machines::new),
+        gone: agent.heap.gone.load(SeqCst),
         settings,
     };
     // The runtime would tell of each collection. Once the events were asked for while it attached, they may come and go.
@@ -493,6 +546,10 @@ struct Looker<'a> {
     telling: EventMask,
     quiet: EventMask,
     settings: HeapSettings,
+    /// What is known of tasks, where that is wanted.
+    machines: Option<Machines>,
+    /// [`Heap::gone`] when that was asked for.
+    gone: u64,
 }
 
 impl Looker<'_> {
@@ -511,14 +568,21 @@ impl Looker<'_> {
         }
     }
 
-    fn look(&self, number: u32) -> io::Result<()> {
+    fn look(&mut self, number: u32) -> io::Result<()> {
         let agent = self.agent;
         let strings = self.settings.strings.then(|| Strings::find(&agent.runtime)).flatten();
         let reads_strings = strings.is_some();
         let time = clock::monotonic();
         self.send([Record::HeapBegin { look: number, time }])?;
         let gone = agent.heap.gone.load(SeqCst);
-        agent.heap.arm(Look::new(number, self.outgoing, strings, time + self.settings.limit * 1_000_000_000));
+        if gone != self.gone {
+            // Which classes have gone is not known, and others may come in their places.
+            self.gone = gone;
+            self.machines.iter_mut().for_each(Machines::forget);
+        }
+        let plans = self.machines.as_ref().map(|machines| Arc::clone(&machines.plans));
+        let deadline = time + self.settings.limit * 1_000_000_000;
+        agent.heap.arm(Look::new(number, self.outgoing, strings, plans, deadline));
         // Whatever happens, the runtime must not be left telling.
         let forced = catch_unwind(AssertUnwindSafe(|| {
             if self.listen(self.telling) { agent.runtime.info().force_gc().map_err(Some) } else { Err(None) }
@@ -533,7 +597,9 @@ impl Looker<'_> {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         let complete = told && look.abort.is_none();
+        look.plans = None;
         let unnamed = self.send_names(&look, gone)?;
+        let unplanned = self.send_machines(&look, gone)?;
         let reason = match (look.abort, forced) {
             (Some(Abort::Stopped), _) => Some("the recording was stopped".to_owned()),
             (Some(Abort::Late), _) => Some(format!("it took longer than {} s", self.settings.limit)),
@@ -545,6 +611,7 @@ impl Looker<'_> {
             }
             _ if !told => Some("the runtime made no full collection".to_owned()),
             _ if unnamed > 0 => Some(format!("the names of {unnamed} classes or methods")),
+            _ if unplanned > 0 => Some(format!("where tasks of {unplanned} classes stand")),
             _ if self.settings.strings && !reads_strings => Some("what strings say".to_owned()),
             _ => None,
         };
@@ -586,6 +653,30 @@ impl Looker<'_> {
         }
         frame.write_to(&mut self.outgoing.turn(CALM_LIMIT)?).map_err(io::Error::other)?;
         Ok(unnamed)
+    }
+
+    /// Learns where tasks of the classes that the look met keep their states, and sends where their methods wait; says of
+    /// how many classes that is not known because there are too many, or it took too long.
+    fn send_machines(&mut self, look: &Look, gone: u64) -> io::Result<u64> {
+        let Some(mut machines) = self.machines.take() else { return Ok(0) };
+        let deadline = clock::monotonic() + NAMES_LIMIT;
+        let (mut frame, mut left_out) = (FrameBuilder::default(), 0);
+        let mut sent = Ok(());
+        for class in look.classes.iter() {
+            if self.agent.heap.gone.load(SeqCst) != gone || clock::monotonic() > deadline {
+                left_out += 1;
+                continue;
+            }
+            if let Some(machine) = machines.learn(&self.agent.runtime, &self.names, class) {
+                let record = Record::HeapMachines { look: look.number, machines: vec![machine] };
+                sent = sent.and_then(|()| self.put(&mut frame, &record));
+            }
+        }
+        left_out += machines.left_out;
+        self.machines = Some(machines);
+        sent?;
+        frame.write_to(&mut self.outgoing.turn(CALM_LIMIT)?).map_err(io::Error::other)?;
+        Ok(left_out)
     }
 
     /// Name of the assembly that defines a class, or the elements of an array; empty if there is none.

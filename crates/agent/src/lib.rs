@@ -23,6 +23,7 @@ pub mod grounds;
 pub mod heap;
 pub mod launch;
 pub mod live_threads;
+pub mod machines;
 pub mod memory;
 pub mod os;
 pub mod queue;

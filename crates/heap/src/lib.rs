@@ -42,4 +42,4 @@ pub use snapshot::{
     generation_name,
 };
 pub use strings::{DuplicateString, StringStatistics};
-pub use tasks::{AsyncStack, Tasks};
+pub use tasks::{AsyncStack, Cause, Tasks, blocks_a_thread, is_link, machine_of};

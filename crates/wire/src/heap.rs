@@ -91,16 +91,23 @@ pub enum HeapItem<'a> {
         /// Its beginning, up to [`MAX_TEXT`] units. Sent when a hash is met the second time, and perhaps again.
         text: Option<&'a str>,
     },
-    /// The value of a field that was asked for. No agent sends it yet.
+    /// The value of a field. Sent for tasks, in looks of the profiler `async`.
     Field {
         /// The object.
         object: u64,
-        /// Which field, as the two sides have agreed.
+        /// Which field: [`FIELD_STATE`], [`FIELD_CONTINUATION`].
         field: u16,
         /// Its bits.
         value: u64,
     },
 }
+
+/// [`HeapItem::Field`]: where an asynchronous method stands, as its compiler counts. The bits are those of an `i32`.
+/// The object is the box around the state machine, or the state machine where that is an object of its own.
+pub const FIELD_STATE: u16 = 0;
+/// [`HeapItem::Field`]: what goes on when a task has completed (`Task.m_continuationObject`): the address of an object,
+/// 0 for nothing.
+pub const FIELD_CONTINUATION: u16 = 1;
 
 /// Where a root is (`COR_PRF_GC_ROOT_KIND`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -120,6 +120,28 @@ pub enum Record {
     HeapEnd(HeapEnd),
     /// What a thread has called since the last such record of its tree.
     Calls(Calls),
+    /// Asynchronous methods whose boxes a look met, each in the first look that did. They come before its end.
+    HeapMachines {
+        /// Number of the look.
+        look: u32,
+        /// The methods.
+        machines: Vec<Machine>,
+    },
+}
+
+/// The state machine of an asynchronous method.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// `ClassID` of the box around it.
+    pub class: u64,
+    /// Path of the module that has the method, as the target sees it.
+    pub path: String,
+    /// Module version id (`Mvid`) of its metadata: which build this is.
+    pub mvid: [u8; 16],
+    /// Metadata token of the state machine's `MoveNext`.
+    pub token: u32,
+    /// States in which it waits, each with the IL offset in `MoveNext` at which the state is entered.
+    pub points: Vec<(i32, u32)>,
 }
 
 /// How a look at the heap ended.

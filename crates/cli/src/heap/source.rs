@@ -16,7 +16,7 @@ use std::{
     io::{BufReader, Read},
     path::{Path, PathBuf},
 };
-use wire::heap::{HeapItem, ROOT_INTERIOR, ROOT_PINNING, ROOT_WEAK};
+use wire::heap::{FIELD_CONTINUATION, FIELD_STATE, HeapItem, ROOT_INTERIOR, ROOT_PINNING, ROOT_WEAK};
 
 /// How looks are taken of a running process.
 #[derive(clap::Args, Debug)]
@@ -275,6 +275,8 @@ fn add(builder: &mut SnapshotBuilder, item: HeapItem<'_>) {
             builder.generation(Generation { generation, start, length });
         }
         HeapItem::StringContent { address, hash, length, text } => builder.string(address, hash, length, text),
+        HeapItem::Field { object, field: FIELD_STATE, value } => builder.state(object, value as u32 as i32),
+        HeapItem::Field { object, field: FIELD_CONTINUATION, value } => builder.continuation(object, value),
         HeapItem::Field { .. } => {}
     }
 }

@@ -589,6 +589,11 @@ impl Pump {
             Record::HeapChunk { .. } => self.drop_sample("parts of a look at the heap that are too large", 1),
             Record::HeapClasses { classes, .. } => self.in_look(|look| SessionRecord::HeapClasses { look, classes }),
             Record::HeapMethods { methods, .. } => self.in_look(|look| SessionRecord::HeapMethods { look, methods }),
+            Record::HeapMachines { machines, .. } => {
+                let frames = &mut self.frames;
+                let machines = machines.into_iter().map(|machine| frames.machine(machine)).collect();
+                self.in_look(|look| SessionRecord::HeapMachines { look, machines });
+            }
             Record::HeapEnd(end) => self.look_ends(end),
         }
     }
