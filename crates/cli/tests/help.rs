@@ -3,7 +3,7 @@ mod common;
 
 use common::run;
 
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 13] = [
     "ps",
     "profilers",
     "record",
@@ -13,6 +13,7 @@ const COMMANDS: [&str; 12] = [
     "top",
     "heap",
     "leaks",
+    "async",
     "deadlocks",
     "completions",
     "man",
@@ -85,7 +86,8 @@ fn profilers_are_those_of_the_registry() {
             "calls",
             "transitions",
             "jit",
-            "loads"
+            "loads",
+            "async"
         ]
     );
     let wall = run(["profilers", "wall", "--json"]).expect(0).json();
