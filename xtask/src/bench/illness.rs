@@ -19,6 +19,8 @@ pub const LARGE: &str = "a heap of 20 M objects, analysed";
 /// For `--only`.
 pub const LOCKS: &str = "deadlocks, verdict";
 /// For `--only`.
+pub const TASKS: &str = "200,000 waiting asynchronous methods";
+/// For `--only`.
 pub const CHECKUP: &str = "checkup";
 
 /// Runtimes that run samples.
@@ -26,6 +28,9 @@ pub const RUNTIMES: [Runtime; 3] = [Runtime::V3_1, Runtime::V8, Runtime::V9];
 
 /// Objects that the sample holds beside others.
 const OBJECTS: &str = "1000000";
+
+/// Orders that wait in the sample, each of which is two methods.
+const ORDERS: &str = "100000";
 
 /// How often a verdict is asked for.
 const VERDICTS: usize = 10;
@@ -149,6 +154,38 @@ pub fn locks(runtime: Runtime) -> Result<Vec<Row>> {
     let times = Distribution::of(times);
     let must = if runtime.major() >= 9 { 1000.0 } else { 3000.0 };
     Ok(vec![Row::new(LOCKS, runtime, times.median(), times.with_quartiles("ms"), Goal::only(must, "ms"))])
+}
+
+/// Logical stacks of many tasks: how long it takes until they are told, with two looks that are a second apart, and how long
+/// the process stands still.
+///
+/// # Errors
+/// When they are not found.
+pub fn tasks(runtime: Runtime) -> Result<Vec<Row>> {
+    let mut target = Sample::named("asyncer").start(runtime, &["--orders", ORDERS]);
+    target.wait_for_ready();
+    let pid = target.pid().to_string();
+    let (found, took) = json(&["async", &pid, "-d", "1s", "--no-samples", "--json"])?;
+    let (pending, orders) = (number(&found, "/pending")?, number(&found, "/stacks/0/count")?);
+    ensure!(pending >= 2e5 && orders == 1e5, "{pending} methods in stacks of {orders} at most");
+    let pauses = [number(&found, "/looks/0/pause_seconds")? * 1e3, number(&found, "/looks/1/pause_seconds")? * 1e3];
+    let longest = pauses[0].max(pauses[1]);
+    Ok(vec![
+        Row::new(
+            format!("{TASKS}: stacks, grouped; one second of it lies between two looks"),
+            runtime,
+            took,
+            format!("{took:.2} s ({pending:.0} methods, {:.0} objects)", number(&found, "/looks/1/objects")?),
+            Goal::only(3.0, "s"),
+        ),
+        Row::new(
+            format!("{TASKS}: longest pause"),
+            runtime,
+            longest,
+            format!("{:.0} and {:.0} ms", pauses[0], pauses[1]),
+            Goal::only(300.0, "ms"),
+        ),
+    ])
 }
 
 /// A whole check-up of a process with a heap of some 100 MB.

@@ -196,6 +196,7 @@ fn jobs(options: &Options) -> Vec<Job<'_>> {
             for runtime in illness::RUNTIMES {
                 add(illness::HEAP, Some(runtime), Box::new(move || illness::heap(runtime)));
                 add(illness::LOCKS, Some(runtime), Box::new(move || illness::locks(runtime)));
+                add(illness::TASKS, Some(runtime), Box::new(move || illness::tasks(runtime)));
                 add(illness::CHECKUP, Some(runtime), Box::new(move || illness::checkup(runtime)));
             }
             for (comparison, runtime) in each(illness::COMPARISONS, &slowdown::RUNTIMES) {
