@@ -1,6 +1,7 @@
 // Does one kind of work without end and measures itself on request: for benchmarks of what observation costs.
 //
-//   --work KIND   cpu, alloc, exceptions, or paced: cpu with exceptions at a given rate (default cpu)
+//   --work KIND   cpu, alloc, exceptions, locks (cpu, of which an eighth is done in a lock that all threads share), or
+//                 paced: cpu with exceptions at a given rate (default cpu)
 //   --threads N   how many threads work (default 1)
 //   --rate N      exceptions per second of CPU time of `paced` (default 10000)
 //
@@ -57,6 +58,7 @@ namespace Clrscope.Samples
                 {
                     case "cpu": body = () => Cpu(index); break;
                     case "alloc": body = () => Alloc(index); break;
+                    case "locks": body = () => Locks(index); break;
                     case "exceptions": body = () => Exceptions(index); break;
                     case "paced": body = () => Paced(index); break;
                     default: throw new ArgumentException("unknown work: " + work);
@@ -123,6 +125,29 @@ namespace Clrscope.Samples
             {
                 x = Unit(x);
                 Volatile.Write(ref counters[index].Operations, counters[index].Operations + 1);
+            }
+            Sink = x;
+        }
+
+        static readonly object gate = new object();
+
+        static void Locks(int index)
+        {
+            ulong x = (ulong)index + 1;
+            while (!stopping)
+            {
+                for (int i = 0; i < 28; i++)
+                {
+                    x = Unit(x);
+                }
+                lock (gate)
+                {
+                    for (int i = 0; i < 4; i++)
+                    {
+                        x = Unit(x);
+                    }
+                }
+                Volatile.Write(ref counters[index].Operations, counters[index].Operations + 32);
             }
             Sink = x;
         }

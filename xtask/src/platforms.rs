@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use testkit::source_root;
 
 /// What is checked for a target.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Scope {
     /// Every crate and every target of it that does not need a test harness of its own.
     Everything,
@@ -45,7 +46,7 @@ const PACKAGES: &[&str] =
 const DEBIAN_CARGO: &str = "/usr/bin/cargo";
 const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
 
-/// One target with a cold standard library takes about a minute and a half on two cores.
+/// Four targets with cold standard libraries take about six minutes on two cores.
 const LIMIT: Duration = Duration::from_secs(20 * 60);
 const PROBE: Duration = Duration::from_secs(30);
 
@@ -72,14 +73,32 @@ pub fn check(missing: Missing) -> Result<Outcome> {
     // A folder of its own, so that checks and ordinary builds do not throw away each other's results.
     let target = tool::target_folder().join("platforms");
     fs::create_dir_all(&target)?;
-    let mut failed = Vec::new();
+    let by_debian = |platform: &Platform| foreign.iter().any(|other| other.triple == platform.triple);
+    // Those that one command can check are checked side by side: the first crates of a standard library keep one
+    // processor busy only.
+    let mut groups: Vec<Vec<&Platform>> = Vec::new();
     for platform in PLATFORMS {
+        let alike = |group: &&mut Vec<&Platform>| {
+            group[0].scope == platform.scope && by_debian(group[0]) == by_debian(platform)
+        };
+        match groups.iter_mut().find(alike) {
+            Some(group) => group.push(platform),
+            None => groups.push(vec![platform]),
+        }
+    }
+    let mut failed = Vec::new();
+    for group in groups {
         let started = Instant::now();
-        let debian = foreign.iter().any(|other| other.triple == platform.triple);
-        if tool::status(&mut command(platform, debian, &target)?, LIMIT)?.success() {
-            println!("{}: checked in {:.0} s", platform.triple, started.elapsed().as_secs_f64());
-        } else {
-            failed.push(platform.triple);
+        let triples = |platforms: &[&Platform]| platforms.iter().map(|platform| platform.triple).collect::<Vec<_>>();
+        if tool::status(&mut command(&group, by_debian(group[0]), &target)?, LIMIT)?.success() {
+            println!("{}: checked in {:.0} s", triples(&group).join(", "), started.elapsed().as_secs_f64());
+            continue;
+        }
+        // Which of them it is, each says by itself; what is right has been done already.
+        for platform in group {
+            if !tool::status(&mut command(&[platform], by_debian(platform), &target)?, LIMIT)?.success() {
+                failed.push(platform.triple);
+            }
         }
     }
     if !failed.is_empty() {
@@ -95,15 +114,17 @@ fn has_standard_library(triple: &str) -> bool {
         .is_ok_and(|folder| Path::new(folder.trim()).is_dir())
 }
 
-fn command(platform: &Platform, debian: bool, target: &Path) -> Result<Command> {
+/// Checks platforms of one scope.
+fn command(platforms: &[&Platform], debian: bool, target: &Path) -> Result<Command> {
     let mut command = if debian { Command::new(DEBIAN_CARGO) } else { cargo() };
-    command.current_dir(source_root()).args(["check", "--quiet", "--keep-going", "--target", platform.triple]);
-    match platform.scope {
+    command.current_dir(source_root()).args(["check", "--quiet", "--keep-going"]);
+    command.args(platforms.iter().flat_map(|platform| ["--target", platform.triple]));
+    match platforms[0].scope {
         Scope::Everything => command.args(["--workspace", "--exclude", "xtask"]),
         Scope::Only(packages) => command.args(packages.iter().flat_map(|package| ["--package", package])),
     };
     command.env("CARGO_TARGET_DIR", target);
-    if platform.triple.ends_with("-musl") {
+    for platform in platforms.iter().filter(|platform| platform.triple.ends_with("-musl")) {
         // Only code that links the C library dynamically can be a library that a process loads.
         let variable = format!("CARGO_TARGET_{}_RUSTFLAGS", platform.triple.replace('-', "_").to_uppercase());
         command.env(variable, "-Ctarget-feature=-crt-static");

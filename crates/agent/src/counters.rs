@@ -50,6 +50,8 @@ counters! {
     first_methods = "modules opened";
     /// Nanoseconds spent naming those; in the nanoseconds naming too.
     opening = "nanoseconds opening modules";
+    /// Methods that the runtime compiled.
+    compiled = "methods compiled";
     /// Code records without an unwind table.
     without_unwind = "code without unwind table";
     /// Callbacks that panicked.

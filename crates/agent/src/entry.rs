@@ -117,11 +117,32 @@ impl Entry {
         self.session.get().filter(|agent| agent.phase() != Phase::Stopping)
     }
 
+    /// This thread has compiled what it last began to compile.
+    fn compiled(&self) {
+        let start = COMPILING.try_with(|started| {
+            let newest = started.iter().rev().find(|cell| cell.get() != 0);
+            newest.map_or(0, |cell| cell.replace(0))
+        });
+        if let (Some(agent), Ok(start)) = (self.running(), start) {
+            Counters::add(&agent.counters.compiled, 1);
+            Self::work(agent, RuntimeWorkKind::Jit, start);
+        }
+    }
+
     fn work(agent: &Agent, kind: RuntimeWorkKind, start: Nanos) {
         if start != 0 {
             agent.events.push(Event::Work(RuntimeWork { kind, os_tid: current_tid(), start, end: clock::monotonic() }));
         }
     }
+}
+
+/// Remembers when this thread began to compile a method, maybe within the compilation of another one.
+fn begin_to_compile() {
+    let _ = COMPILING.try_with(|started| {
+        if let Some(free) = started.iter().find(|cell| cell.get() == 0) {
+            free.set(clock::monotonic());
+        }
+    });
 }
 
 fn both(a: EventMask, b: EventMask) -> EventMask {
@@ -297,11 +318,7 @@ impl ProfilerCallback for Entry {
     }
 
     fn jit_compilation_started(&self, _cx: &CallbackCx<'_>, _function: FunctionId, _safe_to_block: bool) {
-        let _ = COMPILING.try_with(|started| {
-            if let Some(free) = started.iter().find(|cell| cell.get() == 0) {
-                free.set(clock::monotonic());
-            }
-        });
+        begin_to_compile();
     }
 
     fn jit_compilation_finished(
@@ -311,13 +328,27 @@ impl ProfilerCallback for Entry {
         _status: Result<(), HResult>,
         _safe_to_block: bool,
     ) {
-        let start = COMPILING.try_with(|started| {
-            let newest = started.iter().rev().find(|cell| cell.get() != 0);
-            newest.map_or(0, |cell| cell.replace(0))
-        });
-        if let (Some(agent), Ok(start)) = (self.running(), start) {
-            Self::work(agent, RuntimeWorkKind::Jit, start);
-        }
+        self.compiled();
+    }
+
+    fn dynamic_method_jit_compilation_started(
+        &self,
+        _cx: &CallbackCx<'_>,
+        _function: FunctionId,
+        _safe_to_block: bool,
+        _il: &[u8],
+    ) {
+        begin_to_compile();
+    }
+
+    fn dynamic_method_jit_compilation_finished(
+        &self,
+        _cx: &CallbackCx<'_>,
+        _function: FunctionId,
+        _status: Result<(), HResult>,
+        _safe_to_block: bool,
+    ) {
+        self.compiled();
     }
 
     fn module_unload_started(&self, _cx: &CallbackCx<'_>, _module: ModuleId) {

@@ -5,7 +5,7 @@ mod common;
 use common::{run, scratch};
 use serde_json::Value;
 use std::time::Duration;
-use testkit::{Runtime, Sample, TargetProcess, sample_runtimes};
+use testkit::{Runtime, Sample, TargetProcess, on_sample_runtimes_at_once, sample_runtimes};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -23,16 +23,10 @@ fn checkups(illnesses: &str, seconds: u32) -> Vec<(Runtime, Value, Vec<Value>)> 
         let truth = serde_json::from_str(truth.strip_prefix("truth ").unwrap()).unwrap();
         (runtime, truth, found["findings"].as_array().unwrap().clone())
     };
-    // Methods compiled are counted from .NET 5 on.
-    let counted = |runtime: &Runtime| illnesses != "jit-storm" || runtime.major() >= 5;
-    let runtimes = sample_runtimes().into_iter().filter(counted);
     if illnesses == "cpu-hot-spot" {
-        return runtimes.map(look).collect();
+        return sample_runtimes().into_iter().map(look).collect();
     }
-    std::thread::scope(|scope| {
-        let looks: Vec<_> = runtimes.map(|runtime| scope.spawn(move || look(runtime))).collect();
-        looks.into_iter().map(|look| look.join().unwrap()).collect()
-    })
+    on_sample_runtimes_at_once(look)
 }
 
 /// The clinic with one illness has it as its worst finding, and who is to blame.

@@ -6,7 +6,7 @@ use common::{Report, Running, clrscope, file, run, scratch, wait_until_recording
 use rustix::process::Signal;
 use serde_json::Value;
 use std::{path::Path, time::Duration};
-use testkit::{Runtime, Sample, sample_runtimes};
+use testkit::{Runtime, Sample, on_sample_runtimes_at_once, sample_runtimes};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -56,8 +56,10 @@ fn profilers_whose_ticks_come_together_stop_the_world_once() {
         let suspensions = |profilers: &str| {
             let output = file(&folder, "ticks.clrscope");
             run(["record", &pid, "-p", profilers, "-d", "4s", "-o", output.to_str().unwrap()]).expect(0);
-            let counted = &Report::of(&output).0["observer"]["counters"];
-            counted["suspensions"].as_u64().unwrap_or_else(|| panic!("{runtime}: {counted}"))
+            let report = Report::of(&output);
+            let counted = report.0["observer"].as_array().unwrap().last().unwrap()["counters"].as_array().unwrap();
+            let suspensions = counted.iter().find(|counter| counter[0] == "suspensions");
+            suspensions.and_then(|counter| counter[1].as_u64()).unwrap_or_else(|| panic!("{runtime}: {counted:?}"))
         };
         let (one, three) = (suspensions("wall:rate=10"), suspensions("wall:rate=10,threadpool,threads"));
         assert!(one > 20, "{runtime}: {one}");
@@ -68,7 +70,7 @@ fn profilers_whose_ticks_come_together_stop_the_world_once() {
 
 #[test]
 fn a_starved_pool_is_found_with_what_starves_it() {
-    for runtime in sample_runtimes() {
+    on_sample_runtimes_at_once(|runtime| {
         let folder = scratch();
         let output = file(&folder, "starved.clrscope");
         let arguments = ["--gate", "--sync-over-async", "100", "--milliseconds", "1000", "--seconds", "7"];
@@ -77,10 +79,10 @@ fn a_starved_pool_is_found_with_what_starves_it() {
         let what = format!("{runtime}: {truth}: {}", pool["verdict"]);
         assert_eq!(pool["health"], "starved", "{what}");
         assert_blocked(&report, &what, truth["blocked_in"].as_str().unwrap(), "task");
-        // The program looks ten times in a second, and the counters once.
+        // The program looks ten times in a second, and the counters once, maybe a moment after the program's last look.
         let number = |name: &str| truth[name].as_f64().unwrap();
         let queue = most(&report, "queue_length");
-        assert!(queue <= number("longest_queue") && queue > number("longest_queue") * 0.6, "{what}: {queue}");
+        assert!(queue <= number("longest_queue") + 20.0 && queue > number("longest_queue") * 0.6, "{what}: {queue}");
         let threads = most(&report, "thread_count");
         assert!(threads <= number("most_threads") && threads > number("most_threads") * 0.6, "{what}: {threads}");
         // Why the pool adds workers: .NET 6 and newer see that they block on tasks.
@@ -99,12 +101,12 @@ fn a_starved_pool_is_found_with_what_starves_it() {
             assert!(text.contains(part), "{runtime}: `{part}` is missing in {text}");
         }
         assert!(!text.contains("\nCounters"), "{runtime}: they are in the section of the pool: {text}");
-    }
+    });
 }
 
 #[test]
 fn the_same_work_that_awaits_starves_nothing() {
-    for runtime in sample_runtimes() {
+    on_sample_runtimes_at_once(|runtime| {
         let folder = scratch();
         let output = file(&folder, "healthy.clrscope");
         let arguments = ["--gate", "--healthy", "100", "--milliseconds", "1000", "--seconds", "6"];
@@ -120,7 +122,7 @@ fn the_same_work_that_awaits_starves_nothing() {
         let median = values[values.len() / 2];
         assert!((130.0..320.0).contains(&median), "{what}: {values:?}");
         assert!((5..=9).contains(&values.len()), "{what}: once a second: {values:?}");
-    }
+    });
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod common;
 use common::{Fed, Report, file, recorded_work, run, scratch};
 use serde_json::Value;
 use std::{path::Path, time::Duration};
-use testkit::{Runtime, Sample, sample_runtimes};
+use testkit::{Runtime, Sample, on_sample_runtimes_at_once};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -41,7 +41,7 @@ fn recorded(runtime: Runtime, arguments: &[&str], output: &Path) -> (Report, Val
 
 #[test]
 fn zombies_and_leaks_are_found() {
-    for runtime in sample_runtimes() {
+    on_sample_runtimes_at_once(|runtime| {
         let folder = scratch();
         let output = file(&folder, "sick.clrscope");
         let arguments = ["--gate", "--zombie", "3", "--asleep", "2", "--leak", "3", "--seconds", "6"];
@@ -88,12 +88,12 @@ fn zombies_and_leaks_are_found() {
         for part in ["zombie, nearly sure", "SleepForEver", "leak  ", "StartLeaked", "merged stacks"] {
             assert!(page.contains(part), "{runtime}: `{part}` is missing in {page}");
         }
-    }
+    });
 }
 
 #[test]
 fn threads_that_are_as_they_should_be_raise_no_alarm() {
-    for runtime in sample_runtimes() {
+    on_sample_runtimes_at_once(|runtime| {
         let folder = scratch();
         let output = file(&folder, "healthy.clrscope");
         let (report, truth) = recorded(runtime, &["--gate", "--healthy", "--seconds", "6"], &output);
@@ -115,7 +115,7 @@ fn threads_that_are_as_they_should_be_raise_no_alarm() {
         let short = starts.iter().find(|row| !row["at"].is_null() && method(&report, &row["at"]) == truth["ended_by"]);
         let short = short.unwrap_or_else(|| panic!("{runtime}: {starts:?}"));
         assert_eq!((&short["started"], &short["ended"]), (&truth["ended"], &truth["ended"]), "{runtime}: {short}");
-    }
+    });
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `jit-storm`: the program compiles without end.
 
 use crate::{Evidence, Finding, Limits, Rule, Threshold, finding::severity, words};
+use profile::{Profile, session};
 
 pub const RULE: Rule = Rule {
     id: "jit-storm",
@@ -12,21 +13,18 @@ pub const RULE: Rule = Rule {
 
 fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
     let profile = seen.profile;
-    let mut counters = profile.counters.iter();
-    let Some(jitted) = counters.find(|c| c.def.source == "System.Runtime" && c.def.name == "methods-jitted-count") else {
-        return Vec::new();
-    };
+    let Some(jitted) = compiled(profile) else { return Vec::new() };
     // A level: how many there are in all.
     let rate = |values: &[(u64, f64)]| match values {
         [(from, before), .., (to, after)] => (after - before) / (to.saturating_sub(*from).max(1) as f64 / 1e9),
         _ => 0.0,
     };
     // As a program starts it compiles much, but less and less: the least of three parts tells the one from the other.
-    let third = jitted.values.len() / 3;
+    let third = jitted.len() / 3;
     if third < 2 {
         return Vec::new();
     }
-    let rates: Vec<f64> = jitted.values.chunks(third).take(3).map(rate).collect();
+    let rates: Vec<f64> = jitted.chunks(third).take(3).map(rate).collect();
     let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
     if least < limits.get("rate") {
         return Vec::new();
@@ -45,4 +43,20 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         evidence,
         next: "look for expressions, regular expressions or serializers that are made again and again instead of kept".to_owned(),
     }]
+}
+
+/// How many methods have been compiled, time by time: as the runtime counts (.NET 5 and newer), else as the agent does.
+fn compiled(profile: &Profile) -> Option<Vec<(u64, f64)>> {
+    let is = |counter: &&profile::Counter| {
+        counter.def.source == "System.Runtime" && counter.def.name == "methods-jitted-count"
+    };
+    if let Some(counter) = profile.counters.iter().find(is) {
+        return Some(counter.values.clone());
+    }
+    let of = |status: &session::ObserverStatus| {
+        let (_, count) = status.counters.iter().find(|(name, _)| name == "methods compiled")?;
+        Some((status.time, *count as f64))
+    };
+    let counted: Vec<(u64, f64)> = profile.observer.iter().filter_map(of).collect();
+    (!counted.is_empty()).then_some(counted)
 }

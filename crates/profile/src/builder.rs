@@ -150,7 +150,7 @@ impl ProfileBuilder {
                 see(*time);
                 for (counter, value) in values.iter().filter(|(_, value)| value.is_finite() && inside(*time)) {
                     if let Some(counter) = profile.counters.get_mut(counter.index()) {
-                        counter.values.push((*time, *value));
+                        counter.add(profile.start, *time, *value);
                     }
                 }
             }

@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, HashMap};
 
-use session::{CounterKind, Nanos, PoolChange, PoolEvent, SampleBatch, StackId, ThreadId, ThreadState};
+use session::{Nanos, PoolChange, PoolEvent, SampleBatch, StackId, ThreadId, ThreadState};
 
 use crate::{Counter, Place, Profile, STATES, Series, SeriesKind, series::Row, state_index};
 
@@ -155,9 +155,6 @@ const BLOCKED: f64 = 0.5;
 /// Fewest looks at the queue.
 const FEWEST_LOOKS: usize = 3;
 
-/// Values that come sooner after the one before are a part of it.
-const PART: Nanos = 300_000_000;
-
 /// Workers added because of blocking from which the pool is said to suffer from it.
 const MANY_ADDED: u64 = 3;
 
@@ -168,40 +165,16 @@ pub fn blocks(state: ThreadState) -> bool {
 
 impl Profile {
     /// A counter of the thread pool, by the end of its name: `queue-length`, `thread-count`, `completed-items-count`.
-    ///
-    /// .NET Core 3.1 sends the values of a second in two parts, the second of a few milliseconds: those are put together.
-    pub fn pool_counter(&self, name: &str) -> Option<Counter> {
+    pub fn pool_counter(&self, name: &str) -> Option<&Counter> {
         let is_it = |counter: &&Counter| {
             counter.def.source == "System.Runtime" && counter.def.name.strip_prefix("threadpool-") == Some(name)
         };
-        let counter = self.counters.iter().find(is_it)?;
-        let mut values = Vec::with_capacity(counter.values.len());
-        // Time of the value before the last.
-        let mut before = self.start;
-        for (time, value) in &counter.values {
-            match values.last_mut() {
-                Some((last, kept)) if time.saturating_sub(*last) < PART => {
-                    if counter.def.kind == CounterKind::Rate {
-                        let (one, other) = (last.saturating_sub(before) as f64, time.saturating_sub(*last) as f64);
-                        *kept = (*kept * one + value * other) / (one + other).max(1.0);
-                    } else {
-                        *kept = *value;
-                    }
-                    *last = *time;
-                }
-                last => {
-                    before = last.map_or(self.start, |(last, _)| *last);
-                    values.push((*time, *value));
-                }
-            }
-        }
-        Some(Counter { def: counter.def.clone(), values })
+        self.counters.iter().find(is_it)
     }
 
     /// What is known of the thread pool.
     pub fn pool_summary(&self) -> PoolSummary {
-        let queue: Vec<(Nanos, f64)> =
-            self.pool_counter("queue-length").map(|counter| counter.values).unwrap_or_default();
+        let queue = self.pool_counter("queue-length").map_or([].as_slice(), |counter| counter.values.as_slice());
         // A look says how it was until then.
         let queued_at = |time: Nanos| {
             let next = queue.partition_point(|(at, _)| *at < time);
@@ -281,58 +254,16 @@ impl Profile {
             .sum();
         let health = match queued {
             _ if queue.len() < FEWEST_LOOKS => PoolHealth::Unknown,
-            // Without a worker that was seen at work, nobody knows why items wait.
-            Some(queued) if queued >= WAITS && at_work_queued == 0 => PoolHealth::Unknown,
+            // Items that are done too fast for a worker to be seen at one. Where none is done, nobody knows why they wait.
+            Some(queued) if queued >= WAITS && at_work_queued == 0 => {
+                let done = self.pool_counter("completed-items-count").and_then(Counter::summary);
+                if done.is_some_and(|done| done.mean > 0.0) { PoolHealth::Healthy } else { PoolHealth::Unknown }
+            }
             Some(queued) if queued >= WAITS && blocked.1 >= BLOCKED => PoolHealth::Starved,
             _ if added >= MANY_ADDED && blocked.0 >= BLOCKED => PoolHealth::Blocking,
             Some(queued) if queued >= WAITS => PoolHealth::Busy,
             _ => PoolHealth::Healthy,
         };
         PoolSummary { health, queued, blocked, by_state, at_work, limits, started, stopped, adjustments, blocking }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{BuildOptions, ProfileBuilder};
-    use session::{CounterDef, CounterId, Entry, SessionInfo, SessionRecord};
-
-    #[test]
-    fn values_of_a_second_in_two_parts_are_put_together() {
-        let mut builder = ProfileBuilder::new(BuildOptions::default());
-        let mut add = |record| builder.add(&record).unwrap();
-        add(SessionRecord::Info(SessionInfo {
-            tool_version: String::new(),
-            pid: 1,
-            process_name: String::new(),
-            command_line: String::new(),
-            runtime: "3.1.23".into(),
-            platform: String::new(),
-            entry: Entry::Attached,
-            start_unix_ms: 0,
-            start: 0,
-            cpus: 1,
-            profilers: Vec::new(),
-        }));
-        for (id, (name, kind)) in
-            (0..).zip([("queue-length", CounterKind::Level), ("completed-items-count", CounterKind::Rate)])
-        {
-            let id = CounterId(id);
-            let (source, name) = ("System.Runtime".to_owned(), format!("threadpool-{name}"));
-            let (title, unit, tags) = (name.clone(), String::new(), String::new());
-            add(SessionRecord::Counter(CounterDef { id, source, name, title, unit, tags, kind }));
-        }
-        // A second with 99 items, and 10 ms with one.
-        for (time, length, rate) in [(990_000_000, 5.0, 100.0), (1_000_000_000, 7.0, 1000.0), (1_990_000_000, 0.0, 0.0)]
-        {
-            let values = vec![(CounterId(0), length), (CounterId(1), rate)];
-            add(SessionRecord::CounterValues { time, values });
-        }
-        let profile = builder.finish(false).unwrap();
-        let values = |name: &str| profile.pool_counter(name).unwrap().values;
-        assert_eq!(values("queue-length"), [(1_000_000_000, 7.0), (1_990_000_000, 0.0)]);
-        assert_eq!(values("completed-items-count"), [(1_000_000_000, 109.0), (1_990_000_000, 0.0)]);
-        assert!(profile.pool_counter("no-such").is_none());
     }
 }

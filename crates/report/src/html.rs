@@ -834,7 +834,7 @@ fn looks(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> V
 fn pool(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Value {
     let summary = profile.pool_summary();
     let charts = POOL_COUNTERS.iter().filter_map(|(name, word)| {
-        let values = profile.pool_counter(name)?.values;
+        let values = &profile.pool_counter(name)?.values;
         let part = values.len().div_ceil(MOST_POINTS).max(1);
         // The greatest of each part: a short queue between two long ones hides nothing.
         let points = values.chunks(part).filter_map(|part| {

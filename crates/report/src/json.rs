@@ -442,7 +442,7 @@ fn threadpool(profile: &Profile) -> Value {
         "workers_started": summary.started,
         "workers_stopped": summary.stopped,
         "counters": POOL_COUNTERS.iter().filter_map(|(name, _)| {
-            let values = profile.pool_counter(name)?.values.into_iter();
+            let values = profile.pool_counter(name)?.values.iter().copied();
             let values = values.map(|(time, value)| json!({"time_ns": since(profile, time), "value": value}));
             Some((name.replace('-', "_"), Value::Array(values.collect())))
         }).collect::<serde_json::Map<_, _>>(),

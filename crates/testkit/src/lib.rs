@@ -31,5 +31,5 @@ mod sample;
 pub use cache::{Cache, source_root};
 pub use compile::{CompileError, Compiler};
 pub use process::{Launch, Stream, TargetProcess};
-pub use runtime::{Host, Runtime, runtimes, sample_runtimes};
+pub use runtime::{Host, Runtime, on_sample_runtimes_at_once, runtimes, sample_runtimes};
 pub use sample::{Sample, samples};

@@ -195,6 +195,21 @@ pub fn sample_runtimes() -> Vec<Runtime> {
     runtimes().into_iter().filter(|runtime| runtime.runs_samples()).collect()
 }
 
+/// Does something with each of [`sample_runtimes`] at the same time, for what waits for most of its time. Gives what came
+/// out, in their order.
+///
+/// # Panics
+/// As [`runtimes`], and as what is done does.
+#[track_caller]
+pub fn on_sample_runtimes_at_once<T: Send>(act: impl Fn(Runtime) -> T + Sync) -> Vec<T> {
+    let runtimes = sample_runtimes();
+    std::thread::scope(|scope| {
+        let act = &act;
+        let acts: Vec<_> = runtimes.into_iter().map(|runtime| scope.spawn(move || act(runtime))).collect();
+        acts.into_iter().map(|act| act.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    })
+}
+
 struct FoundOnPath {
     runtime: Runtime,
     dotnet: PathBuf,

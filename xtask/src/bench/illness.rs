@@ -1,13 +1,14 @@
 //! What looking for illnesses costs: looks at the heap, at locks, and a whole check-up.
 
 use super::BUILD_LIMIT;
-use super::observe::Recorded;
+use super::observe::{Recorded, Recording};
 use super::slowdown::{Comparison, Kind, Watcher};
 use super::table::{Distribution, Goal, Row};
 use super::work::working;
 use crate::tool::{self, cargo};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use testkit::{Runtime, Sample};
@@ -21,6 +22,8 @@ pub const LOCKS: &str = "deadlocks, verdict";
 /// For `--only`.
 pub const TASKS: &str = "200,000 waiting asynchronous methods";
 /// For `--only`.
+pub const ESTIMATES: &str = "allocations, the truth within the error bars";
+/// For `--only`.
 pub const CHECKUP: &str = "checkup";
 
 /// Runtimes that run samples.
@@ -31,6 +34,9 @@ const OBJECTS: &str = "1000000";
 
 /// Orders that wait in the sample, each of which is two methods.
 const ORDERS: &str = "100000";
+
+/// How often estimates of allocated bytes are compared with the truth.
+const ESTIMATED: usize = 100;
 
 /// How often a verdict is asked for.
 const VERDICTS: usize = 10;
@@ -57,6 +63,15 @@ pub const COMPARISONS: &[Comparison] = &[
         observers: &[Watcher {
             what: "allocations",
             kind: Kind::Clrscope(&["-p", "allocations"]),
+            goal: Some(Goal::only(5.0, "%")),
+        }],
+    },
+    Comparison {
+        name: "slow-down, lock-heavy",
+        work: &["locks", "--threads", "2"],
+        observers: &[Watcher {
+            what: "locks",
+            kind: Kind::Clrscope(&["-p", "locks"]),
             goal: Some(Goal::only(5.0, "%")),
         }],
     },
@@ -186,6 +201,41 @@ pub fn tasks(runtime: Runtime) -> Result<Vec<Row>> {
             Goal::only(300.0, "ms"),
         ),
     ])
+}
+
+/// How often the bytes that a type allocated lie outside of the 95 % interval of their estimate.
+///
+/// # Errors
+/// When a recording fails.
+pub fn estimates(runtime: Runtime) -> Result<Vec<Row>> {
+    let mut outside = BTreeMap::<String, (usize, f64)>::new();
+    for _ in 0..ESTIMATED {
+        let mut target = Sample::named("allocator").start(runtime, &["--gate", "--mb", "200", "--large", "40"]);
+        target.wait_for_ready();
+        let recording = Recording::start(target.pid(), &["-p", "allocations"])?.settle()?;
+        target.send_line("go")?;
+        let truth = target.truth(BUILD_LIMIT);
+        // Events come in blocks, a moment late.
+        std::thread::sleep(Duration::from_millis(300));
+        let recorded = recording.stop()?;
+        let file = recorded.file();
+        let (report, _) = json(&["report", file.to_str().context("a path that is no text")?, "--format", "json"])?;
+        let rows = report["allocations"]["types"].as_array().context("no types")?;
+        for (name, known) in truth["types"].as_object().context("no truth")? {
+            let row = rows.iter().find(|row| row["type_name"] == name.as_str());
+            let of = |field: &str| row.map_or(Ok(0.0), |row| number(row, &format!("/bytes/{field}")));
+            let off = of("value")? - number(known, "/bytes")?;
+            let sum = outside.entry(name.clone()).or_default();
+            sum.0 += usize::from(off.abs() > of("margin")?);
+            sum.1 += off / number(known, "/bytes")? / ESTIMATED as f64;
+        }
+    }
+    let each =
+        |(name, (count, bias)): (&String, &(usize, f64))| format!("{name} {count} (mean {:+.1} %)", bias * 100.0);
+    let said = format!("of {ESTIMATED}: {}", outside.iter().map(each).collect::<Vec<_>>().join(", "));
+    let worst = outside.values().map(|(count, _)| *count).max().context("no types")?;
+    let name = format!("{ESTIMATES}: how often not, worst type");
+    Ok(vec![Row::new(name, runtime, worst as f64, said, Goal::only(ESTIMATED as f64 * 0.05, ""))])
 }
 
 /// A whole check-up of a process with a heap of some 100 MB.

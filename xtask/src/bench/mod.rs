@@ -199,6 +199,7 @@ fn jobs(options: &Options) -> Vec<Job<'_>> {
                 add(illness::TASKS, Some(runtime), Box::new(move || illness::tasks(runtime)));
                 add(illness::CHECKUP, Some(runtime), Box::new(move || illness::checkup(runtime)));
             }
+            add(illness::ESTIMATES, Some(Runtime::V9), Box::new(|| illness::estimates(Runtime::V9)));
             for (comparison, runtime) in each(illness::COMPARISONS, &slowdown::RUNTIMES) {
                 add(comparison.name, Some(runtime), Box::new(move || comparison.run(runtime, options)));
             }

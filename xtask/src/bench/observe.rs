@@ -96,6 +96,18 @@ impl Recording {
         Ok(Recorded { summary, folder })
     }
 
+    /// Ends it and gives what it says.
+    ///
+    /// # Errors
+    /// When it has ended by itself, or fails.
+    pub fn stop(mut self) -> Result<Recorded> {
+        if self.child.try_wait()?.is_some() {
+            bail!("it ended in mid-window: {:#}", self.failed());
+        }
+        tool::interrupt(&self.child)?;
+        self.wait(END_LIMIT)
+    }
+
     /// What it wrote to its standard error.
     fn failed(&mut self) -> anyhow::Error {
         let mut text = String::new();
@@ -108,12 +120,8 @@ impl Recording {
 }
 
 impl Observer for Recording {
-    fn end(mut self: Box<Self>) -> Result<()> {
-        if self.child.try_wait()?.is_some() {
-            bail!("it ended in mid-window: {:#}", self.failed());
-        }
-        tool::interrupt(&self.child)?;
-        self.wait(END_LIMIT).map(drop)
+    fn end(self: Box<Self>) -> Result<()> {
+        self.stop().map(drop)
     }
 }
 
