@@ -507,7 +507,7 @@ pub fn run(agent: &Arc<Agent>, outgoing: &Outgoing, settings: HeapSettings) {
         names: NameResolver::new(agent.runtime.info().clone()),
         telling,
         quiet: telling.without(EventMask::GC),
-        machines: settings.tasks.then(Machines::new),
+        machines: settings.tasks.then(Machines::default),
         gone: agent.heap.gone.load(SeqCst),
         settings,
     };

@@ -11,6 +11,7 @@ use corprof::ids::{ClassId, ModuleId};
 use corprof::metadata::Metadata;
 use corprof::metadata::token::{MemberRef, TypeDef};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use wire::Machine;
 
 /// What the names of boxes have in them, before the type of the state machine: those of tasks, the same in programs that
@@ -98,7 +99,7 @@ impl Plans {
 /// What is known of classes.
 pub struct Machines {
     /// What is read of whose objects. Looks borrow it while the world stands still.
-    pub plans: std::sync::Arc<Plans>,
+    pub plans: Arc<Plans>,
     /// Classes that were asked about.
     asked: HashSet<u64>,
     /// The class of tasks, and where theirs is that goes on after them; `None` until it was looked for.
@@ -107,15 +108,17 @@ pub struct Machines {
     pub left_out: u64,
 }
 
-impl Machines {
+impl Default for Machines {
     /// Nothing is known yet.
-    pub fn new() -> Self {
-        Self { plans: std::sync::Arc::new(Plans::new()), asked: HashSet::new(), task: None, left_out: 0 }
+    fn default() -> Self {
+        Self { plans: Arc::new(Plans::new()), asked: HashSet::new(), task: None, left_out: 0 }
     }
+}
 
+impl Machines {
     /// Forgets all: classes may have been unloaded, and others may come at their addresses.
     pub fn forget(&mut self) {
-        self.plans = std::sync::Arc::new(Plans::new());
+        self.plans = Arc::new(Plans::new());
         self.asked.clear();
         self.task = None;
     }
@@ -165,7 +168,7 @@ impl Machines {
 
     fn insert(&mut self, class: u64, plan: Plan) {
         // No look is under way, so nobody else holds it.
-        let inserted = std::sync::Arc::get_mut(&mut self.plans).is_some_and(|plans| plans.insert(class, plan));
+        let inserted = Arc::get_mut(&mut self.plans).is_some_and(|plans| plans.insert(class, plan));
         self.left_out += u64::from(!inserted);
     }
 }

@@ -79,7 +79,7 @@ pub struct StackRow {
     /// How many there are.
     pub count: u64,
     /// How many of them may have waited since the first look: no more than there were methods of this kind then, and no more
-    /// than are old enough. `None` for one look.
+    /// than are old enough. `None` for one look, and for methods that run.
     pub since_first_look: Option<u64>,
     /// Seconds between the first look and the last.
     pub seconds: Option<f64>,
@@ -148,7 +148,7 @@ pub fn words(cause: Cause, awaits: Option<&str>) -> String {
         Cause::Network => named("the network"),
         Cause::Stream => named("a file or stream"),
         Cause::Other => awaits.unwrap_or("an object").to_owned(),
-        Cause::Running => "nothing: running, or about to".to_owned(),
+        Cause::Running => "nothing: they run, or are about to".to_owned(),
         Cause::Unknown => "what is not known".to_owned(),
     }
 }
@@ -248,7 +248,10 @@ pub fn read(path: &Path, top: usize) -> anyhow::Result<(Option<(Report, Tasks)>,
         }
         report.stacks.push(StackRow {
             count: stack.count,
-            since_first_look: before.as_ref().map(|before| before.count(stack).min(stack.old)),
+            since_first_look: before
+                .as_ref()
+                .filter(|_| stack.cause != Cause::Running)
+                .map(|before| before.count(stack).min(stack.old)),
             seconds: between,
             cause: stack.cause,
             what,

@@ -5,6 +5,7 @@ use super::{
     report::{FrameRow, Report, StackRow},
 };
 use crate::console::printable;
+use heap::Cause;
 use report::format::{count, counted, duration, utc};
 use std::fmt::Write as _;
 
@@ -167,9 +168,10 @@ fn place(frame: &FrameRow) -> String {
 }
 
 fn leaf(stack: &StackRow) -> String {
-    let mut text = match stack.cut {
-        true => "awaits further methods, too many to show".to_owned(),
-        false => format!("awaits {}", printable(&stack.what)),
+    let mut text = match (stack.cut, stack.cause) {
+        (true, _) => "awaits further methods, too many to show".to_owned(),
+        (false, Cause::Running) => return "runs, or is about to".to_owned(),
+        (false, _) => format!("awaits {}", printable(&stack.what)),
     };
     if let (Some(since), Some(apart)) = (stack.since_first_look, stack.seconds) {
         let _ = match since {
@@ -226,7 +228,6 @@ fn mark(path: &HotPath) -> &'static str {
 mod tests {
     use super::super::report::LookRow;
     use super::*;
-    use heap::Cause;
 
     #[test]
     fn stacks_are_drawn_as_a_tree() {
@@ -265,7 +266,7 @@ mod tests {
             causes: vec![],
             stacks: vec![
                 stack(5, 5, &[ask, order.clone()], "a semaphore"),
-                stack(2, 0, &[pay, order.clone()], "nothing"),
+                stack(2, 0, &[pay, order.clone()], "the network"),
                 stack(1, 1, &[order], "time"),
             ],
             left_out: 2,
@@ -282,7 +283,7 @@ Who awaits whom
   ├─ 5 Shop.Ask  state 0  Shop.cs:7
   │  └─ awaits a semaphore; for 3.00 s at least
   └─ 2 Shop.Pay  runs  Shop.cs:9
-     └─ awaits nothing; none for 3.00 s
+     └─ awaits the network; none for 3.00 s
   2 stacks more
 ";
         assert_eq!(super::report(&report), expected);
