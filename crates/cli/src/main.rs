@@ -18,7 +18,7 @@ mod tasks;
 mod top;
 
 use clap::{Parser, Subcommand};
-use commands::{checkup, completions, deadlocks, launch, leaks, man, profilers, ps, record, report};
+use commands::{checkup, completions, deadlocks, il, launch, leaks, man, profilers, ps, record, report};
 use exit::Code;
 use std::process::ExitCode;
 
@@ -54,6 +54,7 @@ Examples:
   clrscope leaks 1234 --looks 4 --every 30s
   clrscope async MyApp
   clrscope deadlocks MyApp
+  clrscope il MyApp.dll --method Main
 ";
 
 #[derive(Subcommand, Debug)]
@@ -69,6 +70,7 @@ enum Command {
     Leaks(leaks::Args),
     Async(commands::tasks::Args),
     Deadlocks(deadlocks::Args),
+    Il(il::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -87,6 +89,7 @@ impl Command {
             Self::Leaks(args) => leaks::run(args),
             Self::Async(args) => commands::tasks::run(args),
             Self::Deadlocks(args) => deadlocks::run(args),
+            Self::Il(args) => il::run(args),
             Self::Completions(args) => completions::run(args),
             Self::Man(args) => man::run(args),
         }

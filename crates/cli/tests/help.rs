@@ -3,7 +3,7 @@ mod common;
 
 use common::run;
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "ps",
     "profilers",
     "record",
@@ -15,6 +15,7 @@ const COMMANDS: [&str; 13] = [
     "leaks",
     "async",
     "deadlocks",
+    "il",
     "completions",
     "man",
 ];

@@ -277,6 +277,6 @@ fn add(builder: &mut SnapshotBuilder, item: HeapItem<'_>) {
         HeapItem::StringContent { address, hash, length, text } => builder.string(address, hash, length, text),
         HeapItem::Field { object, field: FIELD_STATE, value } => builder.state(object, value as u32 as i32),
         HeapItem::Field { object, field: FIELD_CONTINUATION, value } => builder.continuation(object, value),
-        HeapItem::Field { .. } => {}
+        HeapItem::Field { .. } | HeapItem::Origin { .. } | HeapItem::Sum { .. } => {}
     }
 }

@@ -139,6 +139,18 @@ fn both_arguments(first: &str, second: &str) -> String {
     all.collect::<Vec<_>>().join(";")
 }
 
+/// Refuses profilers that cannot be in one recording.
+pub(super) fn check_together(options: &RecordOptions) -> Result<(), RecordError> {
+    let runs = |id: &str| options.profilers.iter().any(|selection| selection.spec.id == id);
+    let survivors = profilers::survivors::SPEC.id;
+    // Both would have the runtime tell of the same collections.
+    let looks = [profilers::heap::SPEC.id, profilers::r#async::SPEC.id].into_iter().find(|looks| runs(looks));
+    match looks.filter(|_| runs(survivors)) {
+        Some(looks) => Err(RecordError::NotTogether(looks, survivors)),
+        None => Ok(()),
+    }
+}
+
 /// How many looks at the heap end a recording that is for them; `None` for one that goes on. The samples beside looks for
 /// `async` are of the time between them.
 fn last_look(options: &RecordOptions) -> Option<u32> {
@@ -262,6 +274,7 @@ impl Start {
                         "allocations" => "EventPipe, GCAllocationTick: one for each 100 KB, biased".to_owned(),
                         "heap" => "forced collections, every surviving object".to_owned(),
                         "async" => "forced collections, every surviving task and its state".to_owned(),
+                        "survivors" => "runtime callbacks of the program's own collections".to_owned(),
                         "calls" => "enter and leave hooks, every call".to_owned(),
                         "transitions" => "runtime callbacks, every call".to_owned(),
                         _ => "EventPipe".to_owned(),
