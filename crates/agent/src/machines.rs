@@ -67,9 +67,9 @@ impl Plans {
         // There is always a free slot.
         loop {
             match self.slots.get(at) {
+                Some((0, _)) | None => return None,
                 Some((known, plan)) if *known == class => return Some(*plan),
-                Some((known, _)) if *known != 0 => at = (at + 1) & (self.slots.len() - 1),
-                _ => return None,
+                Some(_) => at = (at + 1) & (self.slots.len() - 1),
             }
         }
     }

@@ -84,6 +84,7 @@ fn profilers_are_those_of_the_registry() {
             "threads",
             "threadpool",
             "heap",
+            "survivors",
             "calls",
             "transitions",
             "jit",
