@@ -17,7 +17,7 @@ mod recording;
 mod top;
 
 use clap::{Parser, Subcommand};
-use commands::{checkup, completions, deadlocks, launch, leaks, man, profilers, ps, record, report};
+use commands::{checkup, completions, deadlocks, il, launch, leaks, man, profilers, ps, record, report};
 use exit::Code;
 use std::process::ExitCode;
 
@@ -52,6 +52,7 @@ Examples:
   clrscope heap 1234 --type Order
   clrscope leaks 1234 --looks 4 --every 30s
   clrscope deadlocks MyApp
+  clrscope il MyApp.dll --method Main
 ";
 
 #[derive(Subcommand, Debug)]
@@ -66,6 +67,7 @@ enum Command {
     Heap(commands::heap::Args),
     Leaks(leaks::Args),
     Deadlocks(deadlocks::Args),
+    Il(il::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -83,6 +85,7 @@ impl Command {
             Self::Heap(args) => commands::heap::run(args),
             Self::Leaks(args) => leaks::run(args),
             Self::Deadlocks(args) => deadlocks::run(args),
+            Self::Il(args) => il::run(args),
             Self::Completions(args) => completions::run(args),
             Self::Man(args) => man::run(args),
         }

@@ -3,7 +3,7 @@ mod common;
 
 use common::run;
 
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 13] = [
     "ps",
     "profilers",
     "record",
@@ -14,6 +14,7 @@ const COMMANDS: [&str; 12] = [
     "heap",
     "leaks",
     "deadlocks",
+    "il",
     "completions",
     "man",
 ];

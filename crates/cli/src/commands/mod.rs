@@ -4,6 +4,7 @@ pub mod checkup;
 pub mod completions;
 pub mod deadlocks;
 pub mod heap;
+pub mod il;
 pub mod launch;
 pub mod leaks;
 pub mod man;
