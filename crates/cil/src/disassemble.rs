@@ -288,7 +288,10 @@ fn write_type(out: &mut String, sig: &TypeSig, names: &impl Names, depth: u32) {
             write_type(out, element, names, depth + 1);
             write_bounds(out, *rank, sizes, lower_bounds);
         }
-        TypeSig::FunctionPointer(method) => write_function(out, method, names, depth + 1),
+        TypeSig::FunctionPointer(method) => {
+            out.push_str("method ");
+            write_function(out, method, "*", names, depth + 1);
+        }
         TypeSig::Modified { required, modifier, inner } => {
             write_type(out, inner, names, depth + 1);
             out.push_str(if *required { " modreq(" } else { " modopt(" });
@@ -336,8 +339,23 @@ fn write_bounds(out: &mut String, rank: u32, sizes: &[u32], lower_bounds: &[i32]
     out.push(']');
 }
 
-fn write_function(out: &mut String, method: &MethodSig, names: &impl Names, depth: u32) {
-    out.push_str("method ");
+/// Types in the syntax of ILAsm, with commas between them.
+#[must_use]
+pub fn types_text(types: &[TypeSig], names: &impl Names) -> String {
+    let mut out = String::new();
+    write_list(&mut out, types, names, 0);
+    out
+}
+
+/// A method as ILAsm refers to it: its signature around what it is called, such as `instance void Space.Type::Name(int32)`.
+#[must_use]
+pub fn method_text(method: &MethodSig, called: &str, names: &impl Names) -> String {
+    let mut out = String::new();
+    write_function(&mut out, method, called, names, 0);
+    out
+}
+
+fn write_function(out: &mut String, method: &MethodSig, called: &str, names: &impl Names, depth: u32) {
     if method.convention.has_this() {
         out.push_str(if method.convention.explicit_this() { "instance explicit " } else { "instance " });
     }
@@ -351,7 +369,9 @@ fn write_function(out: &mut String, method: &MethodSig, names: &impl Names, dept
         _ => "",
     });
     write_type(out, &method.return_type, names, depth);
-    out.push_str(" *(");
+    out.push(' ');
+    out.push_str(called);
+    out.push('(');
     let fixed = method.sentinel.unwrap_or(method.parameters.len()).min(method.parameters.len());
     let (before, after) = method.parameters.split_at_checked(fixed).unwrap_or((&method.parameters, &[]));
     write_list(out, before, names, depth);

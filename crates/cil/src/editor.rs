@@ -11,8 +11,9 @@ pub use new_instruction::{NewInstruction, NewOperand};
 pub use wrap::Handler;
 
 use crate::{
-    BodyError, ClauseKind, CodeRange, DecodeError, ExceptionClause, HeaderFormat, MethodBody, MethodHeader, Opcode,
-    Operand, SignatureError, StackError, StackHeights, Token, Tokens, TypeSig, decode_locals,
+    BodyError, ClauseKind, CodeRange, DecodeError, ExceptionClause, HeaderFormat, MethodBody, MethodHeader,
+    MethodShape, Opcode, Operand, SignatureError, StackError, StackHeights, Token, Tokens, TypeSig, Verifier,
+    VerifyError, decode_locals,
 };
 use layout::Layout;
 use new_instruction::plain;
@@ -78,6 +79,9 @@ pub enum EditError {
     /// The result has no definite stack.
     #[error(transparent)]
     Stack(#[from] StackError),
+    /// The result is not well formed.
+    #[error(transparent)]
+    Verify(#[from] VerifyError),
     /// The result is no body.
     #[error(transparent)]
     Body(#[from] BodyError),
@@ -228,9 +232,19 @@ impl MethodEditor {
         let code: &[u8] = &body.code;
         // Node of the instruction at each offset.
         let mut starts = vec![NONE; code.len() + 1];
+        // Real code takes three bytes per instruction on average.
+        editor.nodes.reserve(code.len() / 3 + 8);
+        let mut branches = Vec::new();
         for instruction in body.instructions() {
             let instruction = instruction?;
-            let id = editor.link(END, Opcode::Nop.into(), instruction.offset);
+            let new = match plain(instruction.operand) {
+                Some(operand) => NewInstruction::plain(instruction.opcode, operand),
+                None => instruction.opcode.into(),
+            };
+            let id = editor.link(END, new, instruction.offset);
+            if matches!(instruction.operand, Operand::Target(_) | Operand::Switch(_)) {
+                branches.push((id, instruction));
+            }
             if let Some(start) = starts.get_mut(instruction.offset as usize) {
                 *start = id.0;
             }
@@ -244,22 +258,15 @@ impl MethodEditor {
             Some(&node) if node != NONE => Ok(InstructionId(node)),
             _ => Err(EditError::Target { target: offset }),
         };
-        for (node, instruction) in (1..).zip(body.instructions()) {
-            let instruction = instruction?;
-            let operand = match plain(instruction.operand) {
-                Some(operand) => NewOperand::Plain(operand),
-                None => {
-                    let mut labels = Vec::new();
-                    for target in instruction.targets() {
-                        labels.push(editor.label_of(find(target)?));
-                    }
-                    match (instruction.operand, labels.first()) {
-                        (Operand::Target(_), Some(&label)) => NewOperand::Label(label),
-                        _ => NewOperand::Switch(labels),
-                    }
+        for (id, instruction) in branches {
+            let operand = match instruction.operand {
+                Operand::Target(target) => NewOperand::Label(editor.label_of(find(target)?)),
+                _ => {
+                    let labels = instruction.targets().map(|target| Ok(editor.label_of(find(target)?)));
+                    NewOperand::Switch(labels.collect::<Result<_, EditError>>()?)
                 }
             };
-            editor.set(node, NewInstruction { opcode: instruction.opcode, operand });
+            editor.set(id.0, NewInstruction { opcode: instruction.opcode, operand });
         }
         for clause in &body.clauses {
             let mut bound = |offset| find(offset).map(|id| editor.new_label_at(id));
@@ -501,7 +508,23 @@ impl MethodEditor {
         Ok(edited)
     }
 
-    /// The same with a maximal stack that the caller knows.
+    /// Lays the code out, computes its maximal stack, and checks it all as [`crate::verify()`] does, in one go and in
+    /// the room of `verifier`. `shape` is that of the method with the locals that were added.
+    ///
+    /// # Errors
+    /// As [`MethodEditor::finish`], and what the check finds.
+    pub fn finish_verified(
+        &self,
+        shape: MethodShape,
+        tokens: &impl Tokens,
+        verifier: &mut Verifier,
+    ) -> Result<Edited, EditError> {
+        let mut edited = self.finish_with(self.header.max_stack)?;
+        edited.body.header.max_stack = verifier.verify_stack_apart(&edited.body, shape, tokens)?;
+        Ok(edited)
+    }
+
+    /// The same as [`MethodEditor::finish`] with a maximal stack that the caller knows.
     ///
     /// # Errors
     /// As [`MethodEditor::finish`], the stack aside.
@@ -513,12 +536,12 @@ impl MethodEditor {
         let layout = Layout::fix(self, &order)?;
         let mut code = Vec::with_capacity(layout.size as usize);
         let mut offsets = Vec::with_capacity(self.originals as usize);
-        for &node in &order {
-            let Some(node) = self.node(node) else { continue };
+        for &index in &order {
+            let Some(node) = self.node(index) else { continue };
             if node.original != NONE {
                 offsets.push(OffsetPair { old: node.original, new: code.len() as u32 });
             }
-            self.write(&node.instruction, &layout, &mut code)?;
+            self.write(&node.instruction, layout.is_short(index), &layout, &mut code)?;
         }
         let unbound = EditError::UnboundLabel { what: Opcode::Nop };
         let offset = |label: Label| self.offset(&layout, label).ok_or(unbound);
@@ -568,10 +591,9 @@ impl MethodEditor {
         }
     }
 
-    /// Puts an instruction into a node. Branches are kept in the long form: which one is written shows at the end.
-    fn set(&mut self, index: u32, mut instruction: NewInstruction) {
-        instruction.opcode = instruction.opcode.long().unwrap_or(instruction.opcode);
-        self.change(index, |node| node.instruction = instruction);
+    /// Puts an instruction into a node.
+    fn set(&mut self, index: u32, instruction: NewInstruction) {
+        self.change(index, |node| node.instruction = lengthened(instruction));
     }
 
     /// The node that an id stands for. Ids of another editor stand for the end.
@@ -590,9 +612,8 @@ impl MethodEditor {
     fn link(&mut self, next: u32, instruction: NewInstruction, original: u32) -> InstructionId {
         let previous = self.node(next).map_or(END, |node| node.previous);
         let index = self.nodes.len() as u32;
-        let placeholder = Opcode::Nop.into();
-        self.nodes.push(Node { instruction: placeholder, original, previous, next, label: NONE, removed: false });
-        self.set(index, instruction);
+        let instruction = lengthened(instruction);
+        self.nodes.push(Node { instruction, original, previous, next, label: NONE, removed: false });
         self.change(previous, |node| node.next = index);
         self.change(next, |node| node.previous = index);
         InstructionId(index)
@@ -616,6 +637,14 @@ impl MethodEditor {
         self.change(to, |node| node.label = first);
         self.change(from, |node| node.label = NONE);
     }
+}
+
+/// Branches are kept in the long form: which one is written shows at the end.
+fn lengthened(mut instruction: NewInstruction) -> NewInstruction {
+    if let NewOperand::Label(_) = instruction.operand {
+        instruction.opcode = instruction.opcode.long().unwrap_or(instruction.opcode);
+    }
+    instruction
 }
 
 /// A compressed unsigned number of at most two bytes' worth: counts of locals. ECMA-335 II.23.2.

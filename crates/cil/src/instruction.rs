@@ -21,6 +21,16 @@ pub enum DecodeError {
     },
 }
 
+/// An instruction that cannot be written: its operand is none that its opcode takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("IL_{offset:04x}: {} does not take this operand", opcode.mnemonic())]
+pub struct OperandError {
+    /// Where it stands.
+    pub offset: u32,
+    /// What it does.
+    pub opcode: Opcode,
+}
+
 /// What an instruction works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operand<'a> {
@@ -96,6 +106,7 @@ impl<'a> Instruction<'a> {
     ///
     /// # Errors
     /// There is no whole instruction.
+    #[inline]
     pub fn decode(code: &'a [u8], offset: u32) -> Result<Self, DecodeError> {
         let truncated = DecodeError::Truncated { offset };
         let at = code.get(offset as usize..).ok_or(truncated)?;
@@ -142,6 +153,32 @@ impl<'a> Instruction<'a> {
         Ok(Self { offset, size, opcode, operand: operand.ok_or(truncated)? })
     }
 
+    /// Appends its bytes, as they stand at its offset.
+    ///
+    /// # Errors
+    /// The operand is none that the opcode takes, or a target is too far away for the form of the branch.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), OperandError> {
+        let Self { offset, opcode, operand, .. } = *self;
+        push_opcode(opcode, out);
+        let distance = |target: u32| target.wrapping_sub(self.end()).cast_signed();
+        let pushed = match (opcode.operand(), operand) {
+            (OperandKind::Branch8, Operand::Target(target)) => {
+                i8::try_from(distance(target)).ok().map(|distance| out.push(distance.cast_unsigned()))
+            }
+            (OperandKind::Branch32, Operand::Target(target)) => {
+                out.extend_from_slice(&distance(target).to_le_bytes());
+                Some(())
+            }
+            (OperandKind::Switch, Operand::Switch(targets)) => {
+                out.extend_from_slice(&(targets.len() as u32).to_le_bytes());
+                out.extend(targets.iter().flat_map(|target| distance(target).to_le_bytes()));
+                Some(())
+            }
+            _ => push_operand(opcode, operand, out),
+        };
+        pushed.ok_or(OperandError { offset, opcode })
+    }
+
     /// Offset of the instruction that follows in the code.
     #[must_use]
     pub const fn end(&self) -> u32 {
@@ -185,6 +222,37 @@ impl<'a> Instruction<'a> {
         };
         single.into_iter().chain(many.into_iter().flatten())
     }
+}
+
+/// Appends an opcode.
+pub(crate) fn push_opcode(opcode: Opcode, out: &mut Vec<u8>) {
+    let [high, low] = opcode.code().to_be_bytes();
+    if opcode.size() == 2 {
+        out.push(high);
+    }
+    out.push(low);
+}
+
+/// Appends an operand that is no branch target; `None` if the opcode does not take it.
+pub(crate) fn push_operand(opcode: Opcode, operand: Operand<'_>, out: &mut Vec<u8>) -> Option<()> {
+    match (opcode.operand(), operand) {
+        (OperandKind::None, Operand::None) => {}
+        (OperandKind::Int8, Operand::Int8(value)) => out.push(value.cast_unsigned()),
+        (OperandKind::Uint8, Operand::Uint8(value)) => out.push(value),
+        (OperandKind::Int32, Operand::Int32(value)) => out.extend_from_slice(&value.to_le_bytes()),
+        (OperandKind::Int64, Operand::Int64(value)) => out.extend_from_slice(&value.to_le_bytes()),
+        (OperandKind::Float32, Operand::Float32(bits)) => out.extend_from_slice(&bits.to_le_bytes()),
+        (OperandKind::Float64, Operand::Float64(bits)) => out.extend_from_slice(&bits.to_le_bytes()),
+        (OperandKind::Argument8, Operand::Argument(index)) | (OperandKind::Local8, Operand::Local(index)) => {
+            out.push(u8::try_from(index).ok()?);
+        }
+        (OperandKind::Argument16, Operand::Argument(index)) | (OperandKind::Local16, Operand::Local(index)) => {
+            out.extend_from_slice(&index.to_le_bytes());
+        }
+        (kind, Operand::Token(token)) if kind.is_token() => out.extend_from_slice(&token.0.to_le_bytes()),
+        _ => return None,
+    }
+    Some(())
 }
 
 fn array<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
@@ -258,6 +326,11 @@ mod tests {
         assert_eq!(all[4].token(), Some(Token(0x0a00_0001)));
         assert_eq!(all[5].operand, Operand::Target(0));
         assert_eq!(all[5].end(), 19);
+        let mut again = Vec::new();
+        all.iter().for_each(|instruction| instruction.encode(&mut again).unwrap());
+        assert_eq!(again, code);
+        let far = Instruction { operand: Operand::Target(1000), ..all[5] };
+        assert_eq!(far.encode(&mut again), Err(OperandError { offset: 17, opcode: Opcode::BrS }));
     }
 
     #[test]
@@ -266,6 +339,9 @@ mod tests {
         let all = decode_all(&code).unwrap();
         assert_eq!(all[0].targets().collect::<Vec<_>>(), [14, 0]);
         assert_eq!((all[0].size, all.len()), (13, 3));
+        let mut again = Vec::new();
+        all[0].encode(&mut again).unwrap();
+        assert_eq!(again, code[..13]);
         let huge = [0x45, 0xff, 0xff, 0xff, 0x7f];
         assert_eq!(decode_all(&huge), Err(DecodeError::Truncated { offset: 0 }));
     }

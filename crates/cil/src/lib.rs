@@ -2,7 +2,7 @@
 //!
 //! [`MethodBody::parse`] takes the bytes that metadata and the profiling API hand out, [`MethodBody::encode`] gives
 //! them back. In between, [`MethodEditor`] changes code by labels, so that no offset is ever patched by hand;
-//! [`verify()`] says whether the runtime will accept the structure; [`max_stack()`] tells what the header must allow.
+//! [`verify()`], or [`Verifier`] for many of them, says whether the runtime will accept the structure; [`max_stack()`] tells what the header must allow.
 //! [`disassemble()`] shows a body in ILAsm syntax. [`TypeSig`] and its neighbours read and write signatures.
 //!
 //! Nothing here panics, recurses without bound or reserves memory by a number that it has read: bodies may come
@@ -27,17 +27,19 @@ mod verify;
 
 pub use body::{BodyError, MethodBody};
 pub use clauses::{ClauseKind, CodeRange, ExceptionClause};
-pub use disassemble::{Names, NoNames, disassemble, type_text};
+pub use disassemble::{Names, NoNames, disassemble, method_text, type_text, types_text};
 pub use editor::{
     EditError, Edited, Handler, InstructionId, Label, MethodEditor, NewInstruction, NewOperand, OffsetPair,
 };
 pub use header::{HeaderFormat, MethodHeader};
-pub use instruction::{DecodeError, Instruction, Instructions, Operand, SwitchTargets, decode_all, instructions};
+pub use instruction::{
+    DecodeError, Instruction, Instructions, Operand, OperandError, SwitchTargets, decode_all, instructions,
+};
 pub use opcode::{Flow, Opcode, OperandKind};
 pub use signature::{
-    CallingConvention, MAX_DEPTH, MethodSig, Modifier, Primitive, PropertySig, SignatureError, TypeSig, decode_field,
-    decode_locals, decode_method_spec, encode_field, encode_locals, encode_method_spec,
+    CallingConvention, MAX_DEPTH, MethodSig, Modifier, Primitive, PropertySig, SignatureError, TypeSig, call_effect,
+    count_locals, decode_field, decode_locals, decode_method_spec, encode_field, encode_locals, encode_method_spec,
 };
 pub use stack::{BackwardBranch, CallEffect, MethodShape, StackError, StackHeights, Tokens, max_stack};
 pub use token::{Token, TokenKind};
-pub use verify::{VerifyError, verify};
+pub use verify::{Verifier, VerifyError, verify};

@@ -393,12 +393,14 @@ const fn by_last_byte(size: u32) -> [Option<Opcode>; 256] {
 
 impl Opcode {
     #[expect(clippy::indexing_slicing, reason = "the table has a row for each variant")]
+    #[inline]
     const fn row(self) -> &'static Row {
         &TABLE[self as usize]
     }
 
     /// Reads the opcode at the front of `code`; `None` when there is none.
     #[must_use]
+    #[inline]
     pub fn decode(code: &[u8]) -> Option<Self> {
         match *code {
             [ESCAPE, second, ..] => TWO_BYTES.get(usize::from(second)).copied().flatten(),
@@ -409,12 +411,14 @@ impl Opcode {
 
     /// The encoding: one byte, or two with 0xfe in the high one, which comes first in the code.
     #[must_use]
+    #[inline]
     pub const fn code(self) -> u16 {
         self.row().code
     }
 
     /// Bytes that the opcode takes: 1 or 2.
     #[must_use]
+    #[inline]
     pub const fn size(self) -> u32 {
         if self.row().code < 0x100 { 1 } else { 2 }
     }
@@ -427,24 +431,28 @@ impl Opcode {
 
     /// What follows the opcode.
     #[must_use]
+    #[inline]
     pub const fn operand(self) -> OperandKind {
         self.row().operand
     }
 
     /// How many values it takes off the stack; `None` if that depends on a signature (calls and `ret`).
     #[must_use]
+    #[inline]
     pub fn pops(self) -> Option<u16> {
         u16::try_from(self.row().pops).ok()
     }
 
     /// How many values it puts onto the stack; `None` if that depends on a signature (calls).
     #[must_use]
+    #[inline]
     pub fn pushes(self) -> Option<u16> {
         u16::try_from(self.row().pushes).ok()
     }
 
     /// Where control goes next.
     #[must_use]
+    #[inline]
     pub const fn flow(self) -> Flow {
         self.row().flow
     }
@@ -473,6 +481,7 @@ impl Opcode {
 
     /// The argument that the opcode itself names: `ldarg.0` to `ldarg.3`.
     #[must_use]
+    #[inline]
     pub const fn implied_argument(self) -> Option<u16> {
         Some(match self {
             Self::Ldarg0 => 0,
@@ -485,6 +494,7 @@ impl Opcode {
 
     /// The local that the opcode itself names: `ldloc.0` to `ldloc.3` and `stloc.0` to `stloc.3`.
     #[must_use]
+    #[inline]
     pub const fn implied_local(self) -> Option<u16> {
         Some(match self {
             Self::Ldloc0 | Self::Stloc0 => 0,

@@ -32,11 +32,15 @@ pub(crate) struct Region {
 pub(crate) const ROOT: u32 = 0;
 
 /// All regions, outer ones before inner ones, in the order of their starts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Regions {
     list: Vec<Region>,
     /// By clause: its try block.
     tries: Vec<u32>,
+    /// Room for all parts of all clauses, to be sorted.
+    parts: Vec<Region>,
+    /// By clause, while the tree is made: its handler, and its filter if there is one.
+    handlers: Vec<(u32, u32)>,
 }
 
 /// Why clauses make no tree; the number is that of a clause.
@@ -55,15 +59,27 @@ pub(crate) enum RegionError {
 impl Regions {
     /// Builds the tree. Takes `n log n` for `n` clauses.
     pub fn build(clauses: &[ExceptionClause], code_size: u32) -> Result<Self, RegionError> {
+        let mut regions = Self::default();
+        regions.rebuild(clauses, code_size)?;
+        Ok(regions)
+    }
+
+    /// The same, in the room of what was there before.
+    pub fn rebuild(&mut self, clauses: &[ExceptionClause], code_size: u32) -> Result<(), RegionError> {
+        let Self { list: merged, tries, parts, handlers } = self;
         let whole = CodeRange { start: 0, end: code_size };
-        let mut list =
-            vec![Region { range: whole, kind: RegionKind::Method, parent: ROOT, clauses: (u32::MAX, u32::MAX) }];
+        let root = Region { range: whole, kind: RegionKind::Method, parent: ROOT, clauses: (u32::MAX, u32::MAX) };
+        merged.clear();
+        tries.clear();
+        parts.clear();
+        handlers.clear();
+        merged.push(root);
         for (index, clause) in (0..).zip(clauses) {
             let mut add = |range: CodeRange, kind| {
                 if range.is_empty() || range.end > code_size {
                     return Err(RegionError::Range(index));
                 }
-                list.push(Region { range, kind, parent: ROOT, clauses: (index, index) });
+                parts.push(Region { range, kind, parent: ROOT, clauses: (index, index) });
                 Ok(())
             };
             add(clause.try_block, RegionKind::Try)?;
@@ -77,59 +93,50 @@ impl Regions {
             };
             add(clause.handler, kind)?;
         }
-        // The root stays in front: nothing starts earlier, nothing is longer, and the sort is stable.
-        list.sort_by_key(|region| (region.range.start, u32::MAX - region.range.end));
-        let mut merged: Vec<Region> = Vec::with_capacity(list.len());
-        let mut tries = vec![ROOT; clauses.len()];
-        let mut handlers = vec![(ROOT, ROOT); clauses.len()];
+        // Outer ones first; of the same range, the one that comes first.
+        parts.sort_by_key(|region| (region.range.start, u32::MAX - region.range.end));
+        tries.resize(clauses.len(), ROOT);
+        handlers.resize(clauses.len(), (ROOT, ROOT));
         let mut top = ROOT;
-        for mut region in list {
+        for &part in &*parts {
+            let mut region = part;
             let clause = region.clauses.0;
-            if region.kind != RegionKind::Method {
-                // Several clauses may protect the same code; nothing else may coincide.
-                let same = merged.last_mut().filter(|last| last.range == region.range && last.kind == RegionKind::Try);
-                if let (RegionKind::Try, Some(last)) = (region.kind, same) {
-                    last.clauses.0 = last.clauses.0.min(clause);
-                    last.clauses.1 = last.clauses.1.max(clause);
-                    set(&mut tries, clause, (merged.len() - 1) as u32);
-                    continue;
-                }
-                loop {
-                    let around = merged.get(top as usize).map_or(whole, |around| around.range);
-                    if top == ROOT || region.range.start < around.end {
-                        let coincides = top != ROOT && region.range == around;
-                        if region.range.end > around.end || coincides {
-                            return Err(RegionError::Overlap(clause));
-                        }
-                        break;
+            // Several clauses may protect the same code; nothing else may coincide.
+            let same = merged.last_mut().filter(|last| last.range == region.range && last.kind == RegionKind::Try);
+            if let (RegionKind::Try, Some(last)) = (region.kind, same) {
+                last.clauses.0 = last.clauses.0.min(clause);
+                last.clauses.1 = last.clauses.1.max(clause);
+                set(tries, clause, (merged.len() - 1) as u32);
+                continue;
+            }
+            loop {
+                let around = merged.get(top as usize).map_or(whole, |around| around.range);
+                if top == ROOT || region.range.start < around.end {
+                    let coincides = top != ROOT && region.range == around;
+                    if region.range.end > around.end || coincides {
+                        return Err(RegionError::Overlap(clause));
                     }
-                    top = merged.get(top as usize).map_or(ROOT, |around| around.parent);
+                    break;
                 }
-                region.parent = top;
-                top = merged.len() as u32;
-                match region.kind {
-                    RegionKind::Try => set(&mut tries, clause, top),
-                    RegionKind::Filter => {
-                        if let Some(slot) = handlers.get_mut(clause as usize) {
-                            slot.1 = top;
-                        }
-                    }
-                    _ => {
-                        if let Some(slot) = handlers.get_mut(clause as usize) {
-                            slot.0 = top;
-                        }
+                top = merged.get(top as usize).map_or(ROOT, |around| around.parent);
+            }
+            region.parent = top;
+            top = merged.len() as u32;
+            match region.kind {
+                RegionKind::Try => set(tries, clause, top),
+                kind => {
+                    if let Some((handler, filter)) = handlers.get_mut(clause as usize) {
+                        *(if kind == RegionKind::Filter { filter } else { handler }) = top;
                     }
                 }
             }
             merged.push(region);
         }
-        let regions = Self { list: merged, tries };
-        regions.check(&handlers)?;
-        Ok(regions)
+        self.check()
     }
 
-    fn check(&self, handlers: &[(u32, u32)]) -> Result<(), RegionError> {
-        for (index, (&try_block, &(handler, filter))) in (0..).zip(self.tries.iter().zip(handlers)) {
+    fn check(&self) -> Result<(), RegionError> {
+        for (index, (&try_block, &(handler, filter))) in (0..).zip(self.tries.iter().zip(&self.handlers)) {
             let parent = self.get(try_block).parent;
             if self.get(handler).parent != parent || (filter != ROOT && self.get(filter).parent != parent) {
                 return Err(RegionError::Apart(index));

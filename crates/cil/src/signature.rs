@@ -565,6 +565,44 @@ pub fn decode_locals(blob: &[u8]) -> Result<Vec<TypeSig>, SignatureError> {
     decoder.end(types)
 }
 
+/// How many local variables a signature says there are, without a look at their types.
+///
+/// # Errors
+/// The blob is no locals signature, or too short for that many.
+pub fn count_locals(blob: &[u8]) -> Result<u16, SignatureError> {
+    let mut decoder = Decoder::new(blob);
+    decoder.kind(CallingConvention::LOCALS, "locals signature")?;
+    let count = decoder.number()?;
+    // Each type takes a byte at least.
+    let fits = u16::try_from(count).ok().filter(|&count| usize::from(count) <= blob.len());
+    fits.ok_or(SignatureError::Truncated { offset: blob.len() })
+}
+
+/// What a call does to the stack, out of the blob of a method's signature: as [`MethodSig::call_effect`], without a look
+/// at the types of the parameters.
+///
+/// # Errors
+/// The blob does not begin like a method signature.
+pub fn call_effect(blob: &[u8]) -> Result<CallEffect, SignatureError> {
+    let mut decoder = Decoder::new(blob);
+    let (convention, _) = decoder.method_head()?;
+    let parameters = u16::try_from(decoder.number()?).unwrap_or(u16::MAX);
+    loop {
+        match decoder.byte()? {
+            element::CMOD_REQD | element::CMOD_OPT => drop(decoder.token()?),
+            element::CMOD_INTERNAL => {
+                decoder.byte()?;
+                decoder.handle()?;
+            }
+            element::PINNED => {}
+            element => {
+                let has_this = convention.has_this() && !convention.explicit_this();
+                return Ok(CallEffect { has_this, parameters, returns: element != Primitive::Void as u8 });
+            }
+        }
+    }
+}
+
 /// Encodes the types of local variables.
 ///
 /// # Errors
@@ -767,7 +805,8 @@ impl<'a> Decoder<'a> {
         Ok(TypeSig::Array { element, rank, sizes, lower_bounds })
     }
 
-    fn method_sig(&mut self, depth: u32) -> Result<MethodSig, SignatureError> {
+    /// Convention and number of generic parameters.
+    fn method_head(&mut self) -> Result<(CallingConvention, u32), SignatureError> {
         let convention = CallingConvention(self.byte()?);
         if matches!(
             convention.kind(),
@@ -779,6 +818,11 @@ impl<'a> Decoder<'a> {
             return Err(SignatureError::BadKind { found: convention.0, wanted: "method signature" });
         }
         let generic_parameters = if convention.is_generic() { self.number()? } else { 0 };
+        Ok((convention, generic_parameters))
+    }
+
+    fn method_sig(&mut self, depth: u32) -> Result<MethodSig, SignatureError> {
+        let (convention, generic_parameters) = self.method_head()?;
         let count = self.number()?;
         let return_type = self.type_sig(depth)?;
         let mut parameters = Vec::with_capacity(count.min(RESERVE) as usize);
@@ -1136,7 +1180,10 @@ mod tests {
         #[test]
         fn decoding_never_panics(blob in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = TypeSig::decode(&blob);
-            let _ = MethodSig::decode(&blob);
+            let _ = count_locals(&blob);
+            if let Ok(sig) = MethodSig::decode(&blob) {
+                prop_assert_eq!(call_effect(&blob), Ok(sig.call_effect()));
+            }
             let _ = PropertySig::decode(&blob);
             let _ = decode_field(&blob);
             let _ = decode_locals(&blob);
@@ -1147,6 +1194,7 @@ mod tests {
         fn what_is_encoded_decodes_to_the_same(types in prop::collection::vec(any_type(), 1..5), this in any::<bool>()) {
             prop_assert_eq!(&TypeSig::decode(&types[0].encode().unwrap()).unwrap(), &types[0]);
             prop_assert_eq!(&decode_locals(&encode_locals(&types).unwrap()).unwrap(), &types);
+            prop_assert_eq!(count_locals(&encode_locals(&types).unwrap()), Ok(types.len() as u16));
             prop_assert_eq!(&decode_method_spec(&encode_method_spec(&types).unwrap()).unwrap(), &types);
             prop_assert_eq!(&decode_field(&encode_field(&types[0]).unwrap()).unwrap(), &types[0]);
             let convention = CallingConvention::VARARG.with_generics();
@@ -1157,6 +1205,7 @@ mod tests {
                 parameters: types.clone(),
                 sentinel: this.then_some(types.len() - 1),
             };
+            prop_assert_eq!(call_effect(&method.encode().unwrap()), Ok(method.call_effect()));
             prop_assert_eq!(MethodSig::decode(&method.encode().unwrap()).unwrap(), method);
         }
 

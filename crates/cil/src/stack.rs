@@ -1,6 +1,6 @@
 //! How many values are on the evaluation stack at each instruction. Source: ECMA-335 III.1.7.
 
-use crate::{ClauseKind, DecodeError, ExceptionClause, Flow, Instruction, MethodBody, Opcode, Token};
+use crate::{ClauseKind, DecodeError, ExceptionClause, Flow, Instruction, MethodBody, Opcode, OperandKind, Token};
 
 /// What a call does to the stack. `newobj` takes no `this` and always gives a value; `calli` takes the function
 /// pointer besides.
@@ -106,7 +106,7 @@ const INSIDE: u16 = u16::MAX - 1;
 const LIMIT: u32 = u16::MAX as u32 - 2;
 
 /// The height of the stack before each instruction that can be reached.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StackHeights {
     /// By offset.
     heights: Vec<u16>,
@@ -130,18 +130,36 @@ impl StackHeights {
     /// # Errors
     /// The first contradiction on a way that can be taken. Code that cannot be reached is only decoded.
     pub fn compute(body: &MethodBody<'_>, returns: bool, tokens: &impl Tokens) -> Result<Self, StackError> {
+        let mut heights = Self::default();
+        heights.walk(body, returns, tokens, &mut Vec::new())?;
+        Ok(heights)
+    }
+
+    /// The same into what is there already, whose room is used again. `pending` is only room.
+    pub(crate) fn walk(
+        &mut self,
+        body: &MethodBody<'_>,
+        returns: bool,
+        tokens: &impl Tokens,
+        pending: &mut Vec<u32>,
+    ) -> Result<Seen, StackError> {
+        self.heights.clear();
+        self.heights.resize(body.code.len(), UNREACHED);
+        pending.clear();
         let mut walk = Walk {
             code: &body.code,
             tokens,
             returns,
-            heights: vec![UNREACHED; body.code.len()],
+            heights: &mut self.heights,
             max: 0,
-            pending: Vec::new(),
+            pending,
             backward: None,
+            seen: Seen::default(),
         };
         walk.seed(&body.clauses)?;
         walk.run()?;
-        Ok(Self { heights: walk.heights, max: walk.max, backward: walk.backward })
+        (self.max, self.backward) = (walk.max, walk.backward);
+        Ok(walk.seen)
     }
 
     /// The highest stack.
@@ -172,15 +190,29 @@ pub fn max_stack(body: &MethodBody<'_>, returns: bool, tokens: &impl Tokens) -> 
     StackHeights::compute(body, returns, tokens).map(|heights| heights.max)
 }
 
+/// What a walk met on its way, so that nobody has to look again at code that is plain.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    /// One more than the highest argument that is named; 0 if none is.
+    pub arguments: u32,
+    /// The same of locals.
+    pub locals: u32,
+    /// There is a prefix, or an instruction that is not allowed everywhere.
+    pub special: bool,
+    /// There is code that the first pass found no way to. Its branches were not looked at.
+    pub dead: bool,
+}
+
 struct Walk<'a, T> {
     code: &'a [u8],
     tokens: &'a T,
     returns: bool,
-    heights: Vec<u16>,
+    heights: &'a mut Vec<u16>,
     max: u16,
     /// Instructions with a known height that the pass over the code has already gone by.
-    pending: Vec<u32>,
+    pending: &'a mut Vec<u32>,
     backward: Option<BackwardBranch>,
+    seen: Seen,
 }
 
 impl<T: Tokens> Walk<'_, T> {
@@ -223,16 +255,16 @@ impl<T: Tokens> Walk<'_, T> {
         // One pass settles all code that compilers write, except loops that are entered in the middle.
         while (offset as usize) < code.len() {
             let instruction = Instruction::decode(code, offset)?;
-            for inside in offset + 1..instruction.end() {
-                match self.heights.get_mut(inside as usize) {
-                    Some(slot) if *slot == UNREACHED => *slot = INSIDE,
-                    _ => return Err(StackError::Target { offset, target: inside }),
-                }
+            let end = instruction.end();
+            if instruction.size > 1 {
+                self.mark_inside(offset, end)?;
             }
-            if let Some(height) = self.height(offset) {
-                self.step(&instruction, height, instruction.end())?;
+            self.note(&instruction);
+            match self.height(offset) {
+                Some(height) => self.step(&instruction, height, end)?,
+                None => self.seen.dead = true,
             }
-            offset = instruction.end();
+            offset = end;
         }
         while let Some(mut offset) = self.pending.pop() {
             // On from here until known ground.
@@ -250,11 +282,53 @@ impl<T: Tokens> Walk<'_, T> {
         Ok(())
     }
 
+    /// Nobody may have gone into the middle of an instruction, and nobody may later.
+    #[inline]
+    fn mark_inside(&mut self, offset: u32, end: u32) -> Result<(), StackError> {
+        let inside = self.heights.get_mut(offset as usize + 1..end as usize).unwrap_or_default();
+        for (target, slot) in (offset + 1..).zip(inside) {
+            if *slot != UNREACHED {
+                return Err(StackError::Target { offset, target });
+            }
+            *slot = INSIDE;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn note(&mut self, instruction: &Instruction<'_>) {
+        let opcode = instruction.opcode;
+        match opcode.operand() {
+            OperandKind::None | OperandKind::Argument8 | OperandKind::Argument16 => {
+                if let Some(index) = instruction.argument() {
+                    self.seen.arguments = self.seen.arguments.max(u32::from(index) + 1);
+                } else if let Some(index) = opcode.implied_local() {
+                    self.seen.locals = self.seen.locals.max(u32::from(index) + 1);
+                }
+            }
+            OperandKind::Local8 | OperandKind::Local16 => {
+                if let Some(index) = instruction.local() {
+                    self.seen.locals = self.seen.locals.max(u32::from(index) + 1);
+                }
+            }
+            _ => {}
+        }
+        let everywhere = match opcode.flow() {
+            Flow::Prefix | Flow::EndFinally | Flow::EndFilter => false,
+            Flow::Throw => opcode != Opcode::Rethrow,
+            Flow::Next => opcode != Opcode::Localloc,
+            _ => true,
+        };
+        self.seen.special |= !everywhere;
+    }
+
+    #[inline]
     fn height(&self, offset: u32) -> Option<u16> {
         self.heights.get(offset as usize).copied().filter(|&height| u32::from(height) <= LIMIT)
     }
 
     /// Pops and pushes of an instruction.
+    #[inline]
     fn effect(&self, instruction: &Instruction<'_>) -> Result<(u32, u32), StackError> {
         let opcode = instruction.opcode;
         if let (Some(pops), Some(pushes)) = (opcode.pops(), opcode.pushes()) {
@@ -277,6 +351,7 @@ impl<T: Tokens> Walk<'_, T> {
 
     /// Passes the height on to all that may follow. `passed` is the end of the code that the first pass has been
     /// through; what it goes on to needs no second visit.
+    #[inline]
     fn step(&mut self, instruction: &Instruction<'_>, height: u16, passed: u32) -> Result<(), StackError> {
         let offset = instruction.offset;
         let (pops, pushes) = self.effect(instruction)?;

@@ -155,27 +155,85 @@ impl From<RegionError> for VerifyError {
 /// # Errors
 /// The first thing that is wrong.
 pub fn verify(body: &MethodBody<'_>, shape: MethodShape, tokens: &impl Tokens) -> Result<StackHeights, VerifyError> {
-    let code_size = u32::try_from(body.code.len()).unwrap_or(u32::MAX);
-    // First, because the messages about ranges are better than what their consequences would give.
-    let regions = Regions::build(&body.clauses, code_size)?;
-    let heights = StackHeights::compute(body, shape.returns, tokens)?;
-    if heights.max() > body.header.max_stack {
-        return Err(VerifyError::MaxStack { needed: heights.max(), declared: body.header.max_stack });
+    let mut verifier = Verifier::default();
+    verifier.verify(body, shape, tokens)?;
+    Ok(verifier.heights)
+}
+
+/// Checks many bodies, one after the other, in the same room: what [`verify()`] does, without a new piece of memory for
+/// each.
+#[derive(Clone, Debug, Default)]
+pub struct Verifier {
+    regions: Regions,
+    heights: StackHeights,
+    pending: Vec<u32>,
+    /// By offset; see [`NO_START`].
+    places: Vec<u32>,
+}
+
+impl Verifier {
+    /// One without any room yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
     }
-    if let Some(branch) = heights.backward_branch() {
-        return Err(VerifyError::BackwardBranch { offset: branch.offset, target: branch.target });
+
+    /// Checks the structure of a body; gives its highest stack. Types are not looked at.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn verify(
+        &mut self,
+        body: &MethodBody<'_>,
+        shape: MethodShape,
+        tokens: &impl Tokens,
+    ) -> Result<u16, VerifyError> {
+        let needed = self.verify_stack_apart(body, shape, tokens)?;
+        let declared = body.header.max_stack;
+        if needed > declared { Err(VerifyError::MaxStack { needed, declared }) } else { Ok(needed) }
     }
-    for index in 1..regions.len() as u32 {
-        let region = regions.get(index);
-        let offset = region.range.start;
-        if let (RegionKind::Try, Some(height @ 1..)) = (region.kind, heights.before(offset)) {
-            return Err(VerifyError::TryEntry { offset, height });
+
+    /// The same, whatever the header says about the stack: gives what it has to say.
+    pub(crate) fn verify_stack_apart(
+        &mut self,
+        body: &MethodBody<'_>,
+        shape: MethodShape,
+        tokens: &impl Tokens,
+    ) -> Result<u16, VerifyError> {
+        let code_size = u32::try_from(body.code.len()).unwrap_or(u32::MAX);
+        // First, because the messages about ranges are better than what their consequences would give.
+        self.regions.rebuild(&body.clauses, code_size)?;
+        let seen = self.heights.walk(body, shape.returns, tokens, &mut self.pending)?;
+        if let Some(branch) = self.heights.backward_branch() {
+            return Err(VerifyError::BackwardBranch { offset: branch.offset, target: branch.target });
         }
+        // What is looked for from here on is about clauses, prefixes, instructions that belong into handlers, indices,
+        // and code that the walk did not follow. Most bodies have nothing of that.
+        let plain = body.clauses.is_empty() && !seen.special && !seen.dead;
+        if !plain || seen.arguments > shape.arguments.into() || seen.locals > shape.locals.into() {
+            self.look_again(&body.code, shape)?;
+        }
+        Ok(self.heights.max())
     }
-    let mut verifier = Verifier { regions: &regions, places: Vec::new(), shape, heights: &heights };
-    verifier.place(&body.code)?;
-    verifier.check(&body.code)?;
-    Ok(heights)
+
+    fn look_again(&mut self, code: &[u8], shape: MethodShape) -> Result<(), VerifyError> {
+        for index in 1..self.regions.len() as u32 {
+            let region = self.regions.get(index);
+            let offset = region.range.start;
+            if let (RegionKind::Try, Some(height @ 1..)) = (region.kind, self.heights.before(offset)) {
+                return Err(VerifyError::TryEntry { offset, height });
+            }
+        }
+        let mut check = Check { regions: &self.regions, places: &mut self.places, shape, heights: &self.heights };
+        check.place(code)?;
+        check.check(code)
+    }
+
+    /// The stack before each instruction of the body that was checked last.
+    #[must_use]
+    pub const fn heights(&self) -> &StackHeights {
+        &self.heights
+    }
 }
 
 /// Instruction starts have the index of their region; other bytes have this.
@@ -183,18 +241,19 @@ const NO_START: u32 = u32::MAX;
 /// Added to the index behind a prefix.
 const BEHIND_PREFIX: u32 = 1 << 31;
 
-struct Verifier<'a> {
+struct Check<'a> {
     regions: &'a Regions,
     /// By offset.
-    places: Vec<u32>,
+    places: &'a mut Vec<u32>,
     shape: MethodShape,
     heights: &'a StackHeights,
 }
 
-impl Verifier<'_> {
+impl Check<'_> {
     /// Says for each instruction where it is. Decoding was checked before.
     fn place(&mut self, code: &[u8]) -> Result<(), VerifyError> {
-        self.places = vec![NO_START; code.len()];
+        self.places.clear();
+        self.places.resize(code.len(), NO_START);
         let (mut current, mut next, mut mark) = (ROOT, 1, 0);
         for instruction in instructions(code) {
             let instruction = instruction.map_err(StackError::from)?;

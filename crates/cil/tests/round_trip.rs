@@ -1,16 +1,16 @@
 //! Every method body and every signature of two frameworks, as their compilers wrote them: some 219 000 bodies of
 //! C# and Visual Basic.
 
-mod support;
-
 use cil::{
     EditError, Handler, HeaderFormat, Instruction, MethodBody, MethodEditor, MethodSig, NewInstruction, NoNames,
-    Opcode, PropertySig, Token, TokenKind, TypeSig, decode_field, decode_locals, decode_method_spec, disassemble,
-    encode_field, encode_locals, encode_method_spec, verify,
+    Opcode, PropertySig, Token, TokenKind, TypeSig, Verifier, call_effect, decode_field, decode_locals,
+    decode_method_spec, disassemble, encode_field, encode_locals, encode_method_spec, verify,
 };
+use metadata::{Assembly, Method, column, table};
 use std::collections::HashMap;
-use support::{Assembly, Method, framework};
-use testkit::Runtime;
+use std::fs;
+use std::path::PathBuf;
+use testkit::{Host, Runtime};
 
 /// Laying out without a change and disassembling is done for one body in this many, to stay within a minute.
 const SAMPLE: u32 = 8;
@@ -47,11 +47,15 @@ fn bodies_and_signatures_of_net_9() {
 fn check(runtime: Runtime, least: u32) {
     let mut counts = Counts::default();
     for path in framework(runtime) {
-        let Some(assembly) = Assembly::read(&path) else { continue };
+        let bytes = fs::read(&path).unwrap();
+        let assembly = match Assembly::parse(&bytes) {
+            Err(metadata::Error::Native) => continue,
+            assembly => assembly.unwrap_or_else(|error| panic!("{}: {error}", path.display())),
+        };
         counts.assemblies += 1;
         check_signatures(&assembly, &mut counts);
-        for method in &assembly.methods {
-            check_body(&assembly, method, &mut counts);
+        for method in assembly.methods() {
+            check_body(&assembly, &method, &mut counts);
         }
     }
     println!("{runtime}: {counts:?}");
@@ -62,9 +66,18 @@ fn check(runtime: Runtime, least: u32) {
     assert!(counts.shortened * 10_000 <= counts.bodies, "{} bodies come back shorter", counts.shortened);
 }
 
-fn check_body(assembly: &Assembly, method: &Method, counts: &mut Counts) {
-    let place = format!("{} {}", assembly.name, method.token);
-    let bytes = assembly.body_bytes(method);
+/// The framework's files that may be assemblies, by name.
+fn framework(runtime: Runtime) -> Vec<PathBuf> {
+    let Host::Muxer { framework, .. } = runtime.require().host() else { panic!("{runtime} has no framework folder") };
+    let files = fs::read_dir(&framework).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "dll")).collect();
+    files.sort();
+    files
+}
+
+fn check_body(assembly: &Assembly<'_>, method: &Method<'_, '_>, counts: &mut Counts) {
+    let place = format!("{} {}", assembly.name().unwrap(), method.token());
+    let Some(bytes) = method.body_bytes().unwrap() else { return };
     let (body, size) = MethodBody::parse_sized(bytes).unwrap_or_else(|error| panic!("{place}: {error}"));
     let encoded = body.encode().unwrap();
     if encoded != bytes[..size] {
@@ -72,8 +85,9 @@ fn check_body(assembly: &Assembly, method: &Method, counts: &mut Counts) {
         assert_eq!(MethodBody::parse(&encoded).unwrap(), body, "{place}");
         counts.shortened += 1;
     }
-    let shape = assembly.shape(method, body.header.local_signature);
+    let shape = method.shape(&body).unwrap();
     let heights = verify(&body, shape, assembly).unwrap_or_else(|error| panic!("{place}: {error}"));
+    check_instructions(&body, &place);
     counts.bodies += 1;
     counts.clauses += body.clauses.len() as u32;
     if body.header.format == HeaderFormat::Fat {
@@ -82,6 +96,7 @@ fn check_body(assembly: &Assembly, method: &Method, counts: &mut Counts) {
     }
 
     let locals = assembly.locals(body.header.local_signature);
+    let signature = MethodSig::decode(method.signature().unwrap()).unwrap();
     let mut editor = MethodEditor::new(&body, locals).unwrap_or_else(|error| panic!("{place}: {error}"));
     let before = editor.ids().count();
     counts.instructions += before as u32;
@@ -93,7 +108,7 @@ fn check_body(assembly: &Assembly, method: &Method, counts: &mut Counts) {
     let mut shape = shape;
     let result = shape.returns.then(|| {
         shape.locals += 1;
-        editor.add_local(&method.signature.return_type).unwrap()
+        editor.add_local(&signature.return_type).unwrap()
     });
     if result.is_some() {
         let blob = editor.local_signature().unwrap();
@@ -105,13 +120,24 @@ fn check_body(assembly: &Assembly, method: &Method, counts: &mut Counts) {
         Err(EditError::Jump) => return,
         wrapped => wrapped.unwrap_or_else(|error| panic!("{place}: {error}")),
     }
-    let edited = editor.finish(shape.returns, assembly).unwrap_or_else(|error| panic!("{place}: {error}"));
+    let edited = editor.finish_verified(shape, assembly, &mut Verifier::new());
+    let edited = edited.unwrap_or_else(|error| panic!("{place}: {error}"));
     let encoded = edited.body.encode().unwrap();
     let again = MethodBody::parse(&encoded).unwrap_or_else(|error| panic!("{place}: {error}"));
     assert_eq!(again.clauses, edited.body.clauses, "{place}");
     assert_eq!(again.clauses.len(), body.clauses.len() + 1, "{place}");
-    verify(&again, shape, assembly).unwrap_or_else(|error| panic!("{place}: wrapped: {error}"));
+    let heights = verify(&again, shape, assembly).unwrap_or_else(|error| panic!("{place}: wrapped: {error}"));
+    assert_eq!(heights.max(), again.header.max_stack, "{place}");
     counts.wrapped += 1;
+}
+
+/// Each instruction is written as it was read.
+fn check_instructions(body: &MethodBody<'_>, place: &str) {
+    let mut code = Vec::with_capacity(body.code.len());
+    for instruction in body.instructions() {
+        instruction.unwrap().encode(&mut code).unwrap_or_else(|error| panic!("{place}: {error}"));
+    }
+    assert_eq!(code, *body.code, "{place}");
 }
 
 /// Without a change, only branches that were longer than they need to be are different.
@@ -139,27 +165,36 @@ fn check_text(body: &MethodBody<'_>, locals: Option<&[u8]>, place: &str) {
     assert_eq!(text.matches('{').count(), text.matches('}').count(), "{place}:\n{text}");
 }
 
-fn check_signatures(assembly: &Assembly, counts: &mut Counts) {
+fn check_signatures(assembly: &Assembly<'_>, counts: &mut Counts) {
+    let metadata = assembly.metadata();
+    let blobs =
+        |table, column| (1..=metadata.rows(table)).map(move |row| metadata.blob_of(table, row, column).unwrap());
     let mut check = |kind: &str, blob: &[u8], encoded: Vec<u8>| {
-        assert_eq!(encoded, blob, "{}: {kind}", assembly.name);
+        assert_eq!(encoded, blob, "{}: {kind}", assembly.name().unwrap());
         counts.signatures += 1;
     };
-    for blob in &assembly.method_signatures {
-        check("method", blob, MethodSig::decode(blob).unwrap().encode().unwrap());
+    let methods = blobs(table::METHOD_DEF, column::METHOD_SIGNATURE);
+    let mixed = blobs(table::MEMBER_REF, column::MEMBER_REF_SIGNATURE);
+    let fields = blobs(table::FIELD, column::FIELD_SIGNATURE);
+    let stand_alone = blobs(table::STAND_ALONE_SIG, column::SIGNATURE);
+    for blob in methods.chain(mixed).chain(fields).chain(stand_alone) {
+        match blob[0] & 0xf {
+            6 => check("field", blob, encode_field(&decode_field(blob).unwrap()).unwrap()),
+            7 => check("locals", blob, encode_locals(&decode_locals(blob).unwrap()).unwrap()),
+            _ => {
+                let signature = MethodSig::decode(blob).unwrap();
+                assert_eq!(call_effect(blob), Ok(signature.call_effect()));
+                check("method", blob, signature.encode().unwrap());
+            }
+        }
     }
-    for blob in &assembly.field_signatures {
-        check("field", blob, encode_field(&decode_field(blob).unwrap()).unwrap());
-    }
-    for blob in &assembly.property_signatures {
+    for blob in blobs(table::PROPERTY, column::PROPERTY_SIGNATURE) {
         check("property", blob, PropertySig::decode(blob).unwrap().encode().unwrap());
     }
-    for blob in &assembly.type_specs {
+    for blob in blobs(table::TYPE_SPEC, column::SIGNATURE) {
         check("type", blob, TypeSig::decode(blob).unwrap().encode().unwrap());
     }
-    for blob in &assembly.method_specs {
+    for blob in blobs(table::METHOD_SPEC, column::METHOD_SPEC_ARGUMENTS) {
         check("instantiation", blob, encode_method_spec(&decode_method_spec(blob).unwrap()).unwrap());
-    }
-    for blob in assembly.local_signatures.values() {
-        check("locals", blob, encode_locals(&decode_locals(blob).unwrap()).unwrap());
     }
 }

@@ -14,10 +14,11 @@ mod heap;
 mod os;
 mod panics;
 mod recording;
+mod tasks;
 mod top;
 
 use clap::{Parser, Subcommand};
-use commands::{checkup, completions, deadlocks, launch, leaks, man, profilers, ps, record, report};
+use commands::{checkup, completions, deadlocks, il, launch, leaks, man, profilers, ps, record, report};
 use exit::Code;
 use std::process::ExitCode;
 
@@ -51,7 +52,9 @@ Examples:
   clrscope top MyApp
   clrscope heap 1234 --type Order
   clrscope leaks 1234 --looks 4 --every 30s
+  clrscope async MyApp
   clrscope deadlocks MyApp
+  clrscope il MyApp.dll --method Main
 ";
 
 #[derive(Subcommand, Debug)]
@@ -65,7 +68,9 @@ enum Command {
     Top(commands::top::Args),
     Heap(commands::heap::Args),
     Leaks(leaks::Args),
+    Async(commands::tasks::Args),
     Deadlocks(deadlocks::Args),
+    Il(il::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -82,7 +87,9 @@ impl Command {
             Self::Top(args) => commands::top::run(args),
             Self::Heap(args) => commands::heap::run(args),
             Self::Leaks(args) => leaks::run(args),
+            Self::Async(args) => commands::tasks::run(args),
             Self::Deadlocks(args) => deadlocks::run(args),
+            Self::Il(args) => il::run(args),
             Self::Completions(args) => completions::run(args),
             Self::Man(args) => man::run(args),
         }

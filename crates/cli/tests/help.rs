@@ -3,7 +3,7 @@ mod common;
 
 use common::run;
 
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 14] = [
     "ps",
     "profilers",
     "record",
@@ -13,7 +13,9 @@ const COMMANDS: [&str; 12] = [
     "top",
     "heap",
     "leaks",
+    "async",
     "deadlocks",
+    "il",
     "completions",
     "man",
 ];
@@ -82,10 +84,12 @@ fn profilers_are_those_of_the_registry() {
             "threads",
             "threadpool",
             "heap",
+            "survivors",
             "calls",
             "transitions",
             "jit",
-            "loads"
+            "loads",
+            "async"
         ]
     );
     let wall = run(["profilers", "wall", "--json"]).expect(0).json();

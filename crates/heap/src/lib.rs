@@ -10,6 +10,7 @@
 //! - [`Tasks`]: asynchronous methods that wait, and who awaits whom;
 //! - [`growth`]: what grows from snapshot to snapshot, and whether that is more than chance;
 //! - [`Brief`]: the same of looks that told only objects, or only roots;
+//! - [`SurvivorSums`]: what survived one collection, and what holds it;
 //! - [`Report`]: all of it in a form for people and programs;
 //! - [`gcdump`]: files of `dotnet-gcdump` and PerfView, both ways.
 //!
@@ -28,6 +29,7 @@ mod paths;
 mod report;
 mod snapshot;
 mod strings;
+mod survivors;
 mod targets;
 mod tasks;
 
@@ -45,4 +47,5 @@ pub use snapshot::{
     TypeInfo, generation_name,
 };
 pub use strings::{DuplicateString, StringStatistics};
-pub use tasks::{AsyncStack, Tasks};
+pub use survivors::{HeldSurvivors, Holder, SurvivorBuilder, SurvivorCount, SurvivorSums};
+pub use tasks::{AsyncStack, Cause, Tasks, blocks_a_thread, is_link, machine_of};

@@ -84,19 +84,33 @@ pub struct HeapSettings {
     pub kind: LookKind,
     /// Seconds that one may take.
     pub limit: u64,
+    /// Whether it is read of tasks where their methods stand.
+    pub tasks: bool,
 }
 
 impl HeapSettings {
-    /// Those of a session; `None` where the profiler is off.
+    /// Those of a session; `None` where neither this profiler nor `async` is on. Where both are, one look serves both, and
+    /// this one says how many there are.
     pub fn of(session: &SessionConfig) -> Option<Self> {
-        let given = session.profiler(SPEC.id)?;
-        let settings = Settings { spec: &SPEC, params: &given.params, session };
+        let asynchronous = &crate::r#async::SPEC;
+        let tasks = session.profiler(asynchronous.id);
+        let (spec, given) = match (session.profiler(SPEC.id), tasks) {
+            (Some(given), _) => (&SPEC, given),
+            (None, Some(given)) => (asynchronous, given),
+            (None, None) => return None,
+        };
+        let settings = Settings { spec, params: &given.params, session };
         Some(Self {
             looks: settings.number("looks") as u32,
             every: settings.number("every"),
-            strings: settings.text("strings") != "off",
-            kind: LookKind::by_name(settings.text("kind")),
+            strings: spec.id == SPEC.id && settings.text("strings") != "off",
+            // Tasks are found by all objects with their references.
+            kind: match spec.id == SPEC.id && tasks.is_none() {
+                true => LookKind::by_name(settings.text("kind")),
+                false => LookKind::All,
+            },
             limit: settings.number("limit"),
+            tasks: tasks.is_some(),
         })
     }
 }

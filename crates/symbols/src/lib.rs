@@ -13,7 +13,6 @@
 
 mod compiler_names;
 mod error;
-mod metadata;
 mod module_kind;
 mod native;
 mod pdb;

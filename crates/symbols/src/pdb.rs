@@ -1,6 +1,6 @@
 use crate::Error;
-use crate::metadata::{self, PdbFacts};
 use flate2::read::DeflateDecoder;
+use metadata::{Metadata, PeHeaders, table};
 use object::read::pe::{ImageNtHeaders, PeFile};
 use object::{FileKind, ReadCache, ReadRef, pe};
 use std::fs::{self, File};
@@ -28,6 +28,27 @@ pub struct PortablePdb {
     /// Lines in the form that is looked up in.
     lines: Vec<u8>,
     facts: PdbFacts,
+}
+
+/// What is read of a portable PDB besides its lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct PdbFacts {
+    /// GUID and stamp, as the assembly's debug directory repeats them.
+    id: [u8; 20],
+    /// `MoveNext` method and the method that the programmer wrote, by row, ascending.
+    state_machines: Vec<(u32, u32)>,
+}
+
+impl PdbFacts {
+    /// From the bytes of a portable PDB; `None` when it is none.
+    fn read(pdb: &[u8]) -> Option<Self> {
+        const TABLE: usize = table::STATE_MACHINE_METHOD;
+        let metadata = Metadata::parse(pdb).ok()?;
+        let pair = |row| Some((metadata.get(TABLE, row, 0)?, metadata.get(TABLE, row, 1)?));
+        let mut state_machines = (1..=metadata.rows(TABLE)).map(pair).collect::<Option<Vec<_>>>()?;
+        state_machines.sort_unstable();
+        Some(Self { id: metadata.pdb_id()?, state_machines })
+    }
 }
 
 impl PortablePdb {
@@ -83,7 +104,7 @@ impl PortablePdb {
                 Err(_) => continue,
             };
             // A PDB of another kind, or of another build.
-            if metadata::pdb_facts(&bytes).is_none_or(|facts| facts.id != id) {
+            if PdbFacts::read(&bytes).is_none_or(|facts| facts.id != id) {
                 continue;
             }
             let pdb = Self::parse(&bytes);
@@ -99,7 +120,7 @@ impl PortablePdb {
     }
 
     fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let facts = metadata::pdb_facts(bytes).ok_or("its tables are not in order")?;
+        let facts = PdbFacts::read(bytes).ok_or("its tables are not in order")?;
         let pdb = Ppdb::parse(bytes).map_err(|error| error.to_string())?;
         let mut converter = PortablePdbCacheConverter::new();
         converter.process_portable_pdb(&pdb).map_err(|error| error.to_string())?;
@@ -218,16 +239,10 @@ fn version_of<'data, Pe: ImageNtHeaders, R: ReadRef<'data>>(data: R) -> Option<[
     let file = PeFile::<Pe, R>::parse(data).ok()?;
     let sections = file.section_table();
     let header = file.data_directory(pe::IMAGE_DIRECTORY_ENTRY_COM_DESCRIPTOR)?.data(data, &sections).ok()?;
-    let (address, size) = metadata_of_header(header)?;
+    let (address, size) = PeHeaders::metadata_of(header)?;
     let (position, most) = sections.pe_file_range_at(address)?;
     let bytes = data.read_bytes_at(position.into(), u64::from(size).min(most.into())).ok()?;
-    (bytes.len() == size as usize).then(|| metadata::module_version_id(bytes)).flatten()
-}
-
-/// Address and size of the metadata, from the CLI header (ECMA-335 II.25.3.3).
-fn metadata_of_header(header: &[u8]) -> Option<(u32, u32)> {
-    let field = |at: usize| Some(u32::from_le_bytes(*header.get(at..)?.first_chunk()?));
-    Some((field(8)?, field(12)?))
+    (bytes.len() == size as usize).then(|| Metadata::parse(bytes).ok()?.module_version_id())?
 }
 
 /// An embedded PDB: `MPDB`, its size, and the file deflated.

@@ -296,3 +296,20 @@ fn extreme_has_of_everything_what_it_says() {
 fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
 }
+
+#[test]
+fn asyncer_knows_what_waits_in_it() {
+    for runtime in sample_runtimes() {
+        let mut process = Sample::named("asyncer").start(runtime, &["--orders", "5"]);
+        process.wait_for_ready();
+        process.send_line("more 3").unwrap();
+        process.wait_for_line(LIMIT, |line| line == "begun").unwrap();
+        process.close_stdin();
+        let truth = process.truth(LIMIT);
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
+        let stacks = truth["stacks"].as_array().unwrap();
+        assert_eq!((stacks.len(), &stacks[0]["count"]), (5, &8.into()), "{runtime}: {truth}");
+        // An order is two methods.
+        assert_eq!(truth["pending"].as_u64(), Some(2 * 8 + 30 + 20 + 3 * 10 + 15 + 1), "{runtime}");
+    }
+}

@@ -120,6 +120,64 @@ pub enum Record {
     HeapEnd(HeapEnd),
     /// What a thread has called since the last such record of its tree.
     Calls(Calls),
+    /// The next collection will be told: objects that survive it come as [`Record::HeapChunk`], their names as
+    /// [`Record::HeapClasses`] and [`Record::HeapMethods`], each name once in the session. There is one at a time, and never
+    /// beside a look at the heap.
+    SurvivorsBegin {
+        /// Number of the look, from 0.
+        look: u32,
+    },
+    /// A collection has been told, or none came.
+    SurvivorsEnd(SurvivorsEnd),
+    /// Asynchronous methods whose boxes a look met, each in the first look that did. They come before its end.
+    HeapMachines {
+        /// Number of the look.
+        look: u32,
+        /// The methods.
+        machines: Vec<Machine>,
+    },
+}
+
+/// A collection whose survivors were told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SurvivorsEnd {
+    /// Number of the look.
+    pub look: u32,
+    /// When the world was asked to stop for the collection; 0 if none came.
+    pub time: Nanos,
+    /// The oldest generation that was collected: 0, 1 or 2.
+    pub generation: u8,
+    /// Whether somebody asked for it.
+    pub induced: bool,
+    /// How long the world stood still, from suspension to resume; 0 if that was not told.
+    pub paused: Nanos,
+    /// How much of it the telling took: from the first root to the last object.
+    pub telling: Nanos,
+    /// Bytes in use before in generations 0, 1, 2, large and pinned objects; 0 for those that were not collected.
+    pub before: [u64; 5],
+    /// Bytes that the collection moved.
+    pub moved: u64,
+    /// Objects that the runtime told, on the whole heap.
+    pub objects: u64,
+    /// Whether every survivor was seen.
+    pub complete: bool,
+    /// Why not; also, in a complete one, what else is missing.
+    pub reason: Option<String>,
+}
+
+/// The state machine of an asynchronous method.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// `ClassID` of the box around it.
+    pub class: u64,
+    /// Path of the module that has the method, as the target sees it.
+    pub path: String,
+    /// Module version id (`Mvid`) of its metadata: which build this is.
+    pub mvid: [u8; 16],
+    /// Metadata token of the state machine's `MoveNext`.
+    pub token: u32,
+    /// States in which it waits, each with the IL offset in `MoveNext` at which the state is entered.
+    pub points: Vec<(i32, u32)>,
 }
 
 /// How a look at the heap ended.

@@ -22,6 +22,8 @@ pub const LARGE: &str = "a heap of 20 M objects, analysed";
 /// For `--only`.
 pub const LOCKS: &str = "deadlocks, verdict";
 /// For `--only`.
+pub const TASKS: &str = "200,000 waiting asynchronous methods";
+/// For `--only`.
 pub const ESTIMATES: &str = "allocations, the truth within the error bars";
 /// For `--only`.
 pub const CHECKUP: &str = "checkup";
@@ -37,6 +39,9 @@ const MANY: &str = "5000000";
 
 /// How often roots are looked at.
 const ROOT_LOOKS: usize = 5;
+
+/// Orders that wait in the sample, each of which is two methods.
+const ORDERS: &str = "100000";
 
 /// How often estimates of allocated bytes are compared with the truth.
 const ESTIMATED: usize = 100;
@@ -209,6 +214,38 @@ pub fn locks(runtime: Runtime) -> Result<Vec<Row>> {
     let times = Distribution::of(times);
     let must = if runtime.major() >= 9 { 1000.0 } else { 3000.0 };
     Ok(vec![Row::new(LOCKS, runtime, times.median(), times.with_quartiles("ms"), Goal::only(must, "ms"))])
+}
+
+/// Logical stacks of many tasks: how long it takes until they are told, with two looks that are a second apart, and how long
+/// the process stands still.
+///
+/// # Errors
+/// When they are not found.
+pub fn tasks(runtime: Runtime) -> Result<Vec<Row>> {
+    let mut target = Sample::named("asyncer").start(runtime, &["--orders", ORDERS]);
+    target.wait_for_ready();
+    let pid = target.pid().to_string();
+    let (found, took) = json(&["async", &pid, "-d", "1s", "--no-samples", "--json"])?;
+    let (pending, orders) = (number(&found, "/pending")?, number(&found, "/stacks/0/count")?);
+    ensure!(pending >= 2e5 && orders == 1e5, "{pending} methods in stacks of {orders} at most");
+    let pauses = [number(&found, "/looks/0/pause_seconds")? * 1e3, number(&found, "/looks/1/pause_seconds")? * 1e3];
+    let longest = pauses[0].max(pauses[1]);
+    Ok(vec![
+        Row::new(
+            format!("{TASKS}: stacks, grouped; one second of it lies between two looks"),
+            runtime,
+            took,
+            format!("{took:.2} s ({pending:.0} methods, {:.0} objects)", number(&found, "/looks/1/objects")?),
+            Goal::only(3.0, "s"),
+        ),
+        Row::new(
+            format!("{TASKS}: longest pause"),
+            runtime,
+            longest,
+            format!("{:.0} and {:.0} ms", pauses[0], pauses[1]),
+            Goal::only(300.0, "ms"),
+        ),
+    ])
 }
 
 /// How often the bytes that a type allocated lie outside of the 95 % interval of their estimate.

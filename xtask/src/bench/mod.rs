@@ -9,6 +9,7 @@
 mod costs;
 mod cycles;
 mod endurance;
+mod il;
 mod illness;
 mod large;
 mod observe;
@@ -71,6 +72,8 @@ pub enum Suite {
     Noise,
     /// Looks at heaps and locks, and check-ups
     Illness,
+    /// How fast method bodies are checked, read and written
+    Il,
     /// Ten minutes each of what is most likely to kill a process that is profiled
     Endurance,
 }
@@ -109,7 +112,8 @@ pub fn run(options: &Options) -> Result<()> {
     ensure!(options.pairs > 0 && options.window >= 50, "at least one round and windows of at least 50 ms are needed");
     ensure!(options.minutes > 0.0, "the endurance runs need some time");
     setup::run()?;
-    if options.suite != Suite::Noise && !options.no_build {
+    // Neither of these two runs the program.
+    if !matches!(options.suite, Suite::Noise | Suite::Il) && !options.no_build {
         tool::run(cargo().args(["build", "--release"]), BUILD_LIMIT)?;
     }
     let jobs = jobs(options);
@@ -197,6 +201,7 @@ fn jobs(options: &Options) -> Vec<Job<'_>> {
                 add(illness::HEAP, Some(runtime), Box::new(move || illness::heap(runtime)));
                 add(illness::LESS, Some(runtime), Box::new(move || illness::less(runtime)));
                 add(illness::LOCKS, Some(runtime), Box::new(move || illness::locks(runtime)));
+                add(illness::TASKS, Some(runtime), Box::new(move || illness::tasks(runtime)));
                 add(illness::CHECKUP, Some(runtime), Box::new(move || illness::checkup(runtime)));
             }
             add(illness::ESTIMATES, Some(Runtime::V9), Box::new(|| illness::estimates(Runtime::V9)));
@@ -205,6 +210,7 @@ fn jobs(options: &Options) -> Vec<Job<'_>> {
             }
             add(illness::LARGE, None, Box::new(illness::large));
         }
+        Suite::Il => add(il::NAME, Some(Runtime::V9), Box::new(move || il::run(Runtime::V9))),
         Suite::Endurance => {
             for ((name, work), runtime) in each(endurance::KINDS, &endurance::RUNTIMES) {
                 add(name, Some(runtime), Box::new(move || endurance::run(name, work, runtime, options)));

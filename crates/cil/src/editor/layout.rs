@@ -1,14 +1,15 @@
 //! Offsets for all that has none: which branches are short, and the bytes.
 
 use super::{EditError, MethodEditor, NewInstruction, NewOperand};
-use crate::{Opcode, Operand, OperandKind};
+use crate::Opcode;
+use crate::instruction::{push_opcode, push_operand};
 
 /// Where each node goes, and which branches are short.
 pub(super) struct Layout {
     /// By node; the end has the size of the code.
     pub offsets: Vec<u32>,
-    /// Offsets of the short branches, ascending.
-    short: Vec<u32>,
+    /// By node: whether it is written in the short form, if it is a branch.
+    is_short: Vec<bool>,
     pub size: u32,
 }
 
@@ -20,7 +21,7 @@ impl Layout {
     /// Starts with all branches short and lengthens those that do not reach, until all do. Branches only grow, so
     /// this ends, and with the least code.
     pub fn fix(editor: &MethodEditor, order: &[u32]) -> Result<Self, EditError> {
-        let mut is_short: Vec<bool> = editor.nodes.iter().map(|_| true).collect();
+        let mut is_short = vec![true; editor.nodes.len()];
         let mut offsets = vec![0_u32; editor.nodes.len()];
         for round in 0.. {
             let mut at = 0_u64;
@@ -51,29 +52,23 @@ impl Layout {
                 }
             }
             if !grown {
-                let short = order
-                    .iter()
-                    .filter(|&&node| {
-                        let operand = editor.node(node).map(|found| &found.instruction.operand);
-                        matches!(operand, Some(NewOperand::Label(_))) && is_short.get(node as usize) == Some(&true)
-                    })
-                    .filter_map(|&node| offsets.get(node as usize).copied())
-                    .collect();
-                return Ok(Self { offsets, short, size: at as u32 });
+                return Ok(Self { offsets, is_short, size: at as u32 });
             }
         }
         Err(EditError::TooLarge)
     }
 
-    fn is_short(&self, offset: u32) -> bool {
-        self.short.binary_search(&offset).is_ok()
+    pub fn is_short(&self, node: u32) -> bool {
+        self.is_short.get(node as usize) == Some(&true)
     }
 }
 
 impl MethodEditor {
+    /// Appends an instruction; `short` says in which form a branch is.
     pub(super) fn write(
         &self,
         instruction: &NewInstruction,
+        short: bool,
         layout: &Layout,
         code: &mut Vec<u8>,
     ) -> Result<(), EditError> {
@@ -84,16 +79,16 @@ impl MethodEditor {
         match &instruction.operand {
             NewOperand::Plain(operand) => {
                 push_opcode(opcode, code);
-                write_plain(opcode, *operand, code)?;
+                push_operand(opcode, *operand, code).ok_or(EditError::Operand { opcode })?;
             }
             NewOperand::Label(label) => {
-                let (Some(short), Some(long)) = (opcode.short(), opcode.long()) else {
+                let (Some(short_form), Some(long)) = (opcode.short(), opcode.long()) else {
                     return Err(EditError::Operand { opcode });
                 };
                 let target = find(*label)?;
-                if layout.is_short(start) {
-                    let distance = i64::from(target) - i64::from(start + short.size() + 1);
-                    push_opcode(short, code);
+                if short {
+                    let distance = i64::from(target) - i64::from(start + short_form.size() + 1);
+                    push_opcode(short_form, code);
                     code.push((distance as i8).cast_unsigned());
                 } else {
                     push_opcode(long, code);
@@ -115,35 +110,4 @@ impl MethodEditor {
         }
         Ok(())
     }
-}
-
-fn push_opcode(opcode: Opcode, code: &mut Vec<u8>) {
-    let [high, low] = opcode.code().to_be_bytes();
-    if opcode.size() == 2 {
-        code.push(high);
-    }
-    code.push(low);
-}
-
-fn write_plain(opcode: Opcode, operand: Operand<'static>, code: &mut Vec<u8>) -> Result<(), EditError> {
-    let wrong = EditError::Operand { opcode };
-    let byte = |index: u16| u8::try_from(index).map_err(|_| wrong);
-    match (opcode.operand(), operand) {
-        (OperandKind::None, Operand::None) => {}
-        (OperandKind::Int8, Operand::Int8(value)) => code.push(value.cast_unsigned()),
-        (OperandKind::Uint8, Operand::Uint8(value)) => code.push(value),
-        (OperandKind::Int32, Operand::Int32(value)) => code.extend_from_slice(&value.to_le_bytes()),
-        (OperandKind::Int64, Operand::Int64(value)) => code.extend_from_slice(&value.to_le_bytes()),
-        (OperandKind::Float32, Operand::Float32(bits)) => code.extend_from_slice(&bits.to_le_bytes()),
-        (OperandKind::Float64, Operand::Float64(bits)) => code.extend_from_slice(&bits.to_le_bytes()),
-        (OperandKind::Argument8, Operand::Argument(index)) | (OperandKind::Local8, Operand::Local(index)) => {
-            code.push(byte(index)?);
-        }
-        (OperandKind::Argument16, Operand::Argument(index)) | (OperandKind::Local16, Operand::Local(index)) => {
-            code.extend_from_slice(&index.to_le_bytes());
-        }
-        (kind, Operand::Token(token)) if kind.is_token() => code.extend_from_slice(&token.0.to_le_bytes()),
-        _ => return Err(wrong),
-    }
-    Ok(())
 }

@@ -146,6 +146,8 @@ impl MethodEditor {
         let exit = self.label();
         let mut exit_used = false;
         let mut detours = Detours::default();
+        let goes_out =
+            |editor: &Self, label| editor.bound_to(label).is_none_or(|target: InstructionId| !is_inside(target.0));
         for &node in order.iter().filter(|&&node| is_inside(node)) {
             let id = InstructionId(node);
             let Some(opcode) = self.node(node).map(|node| node.instruction.opcode) else { continue };
@@ -157,24 +159,21 @@ impl MethodEditor {
                 Flow::Prefix if opcode == Opcode::Tail => self.remove(id),
                 Flow::Branch | Flow::Conditional => {
                     let Some(found) = self.node(node) else { continue };
-                    let mut targets = found.instruction.labels().to_vec();
-                    let mut leaves = false;
+                    let labels = found.instruction.labels();
+                    if !labels.iter().any(|&label| goes_out(self, label)) {
+                        continue;
+                    }
+                    let mut targets = labels.to_vec();
+                    if let (Flow::Branch, Some(&label)) = (opcode.flow(), targets.first()) {
+                        self.replace(id, NewInstruction::branch(Opcode::Leave, label));
+                        continue;
+                    }
                     for label in &mut targets {
-                        let outside = self.bound_to(*label).is_none_or(|target| !is_inside(target.0));
-                        if outside {
-                            leaves = true;
-                            if opcode.flow() == Flow::Conditional {
-                                *label = detours.by_way_of(*label, || self.label());
-                            }
+                        if goes_out(self, *label) {
+                            *label = detours.by_way_of(*label, || self.label());
                         }
                     }
-                    if leaves {
-                        if let (Flow::Branch, Some(&label)) = (opcode.flow(), targets.first()) {
-                            self.replace(id, NewInstruction::branch(Opcode::Leave, label));
-                        } else {
-                            self.targets_mut(id).copy_from_slice(&targets);
-                        }
-                    }
+                    self.targets_mut(id).copy_from_slice(&targets);
                 }
                 _ => {}
             }

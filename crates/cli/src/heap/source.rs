@@ -16,7 +16,7 @@ use std::{
     io::{BufReader, Read},
     path::{Path, PathBuf},
 };
-use wire::heap::{HeapItem, ROOT_INTERIOR, ROOT_PINNING, ROOT_WEAK};
+use wire::heap::{FIELD_CONTINUATION, FIELD_STATE, HeapItem, ROOT_INTERIOR, ROOT_PINNING, ROOT_WEAK};
 
 /// How looks are taken of a running process.
 #[derive(clap::Args, Debug)]
@@ -296,6 +296,10 @@ impl LookBuilder {
 
 /// What the looks of a session were meant to tell.
 fn extent(info: &SessionInfo) -> Extent {
+    // Where tasks are looked for, looks tell everything.
+    if info.profilers.iter().any(|run| run.id == profilers::r#async::SPEC.id) {
+        return Extent::All;
+    }
     let run = info.profilers.iter().find(|run| run.id == profilers::heap::SPEC.id);
     let kind = run.and_then(|run| run.params.iter().find(|(name, _)| name == "kind"));
     match kind.map(|(_, value)| LookKind::by_name(value)) {
@@ -327,6 +331,8 @@ fn add(builder: &mut SnapshotBuilder, item: HeapItem<'_>) {
             builder.generation(Generation { generation, start, length });
         }
         HeapItem::StringContent { address, hash, length, text } => builder.string(address, hash, length, text),
-        HeapItem::Field { .. } => {}
+        HeapItem::Field { object, field: FIELD_STATE, value } => builder.state(object, value as u32 as i32),
+        HeapItem::Field { object, field: FIELD_CONTINUATION, value } => builder.continuation(object, value),
+        HeapItem::Field { .. } | HeapItem::Origin { .. } | HeapItem::Sum { .. } => {}
     }
 }

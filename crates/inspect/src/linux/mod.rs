@@ -4,7 +4,6 @@ mod contract;
 mod image;
 mod layout;
 mod memory;
-mod metadata;
 mod tasks;
 mod types;
 

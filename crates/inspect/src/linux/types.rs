@@ -1,6 +1,7 @@
 //! Names of the types of objects.
 
-use super::{layout::TypeOffsets, memory::Memory, metadata::Metadata};
+use super::{layout::TypeOffsets, memory::Memory};
+use metadata::Metadata;
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 use unwind::Mapping;
 
@@ -10,7 +11,7 @@ pub(super) struct TypeNames<'a> {
     offsets: TypeOffsets,
     mappings: &'a [Mapping],
     names: RefCell<HashMap<u64, Option<String>>>,
-    modules: RefCell<HashMap<u64, Option<Rc<Metadata>>>>,
+    modules: RefCell<HashMap<u64, Option<Rc<Metadata<'static>>>>>,
 }
 
 impl<'a> TypeNames<'a> {
@@ -48,11 +49,14 @@ impl<'a> TypeNames<'a> {
         };
         let known = self.modules.borrow().get(&module).cloned();
         let metadata = known.unwrap_or_else(|| {
-            let metadata = self.base(module).and_then(|base| Metadata::of_image(self.memory, base)).map(Rc::new);
+            let metadata = self.base(module).and_then(|base| {
+                Metadata::of_memory(|offset, size| self.memory.bytes(base.checked_add(offset)?, size))
+            });
+            let metadata = metadata.map(Rc::new);
             self.modules.borrow_mut().insert(module, metadata.clone());
             metadata
         });
-        metadata?.type_name(row)
+        metadata?.type_name(row, '+')
     }
 
     /// Where the image of a module is.

@@ -1,0 +1,108 @@
+//! Single-file applications: a host program with the application's files behind it. Sources: `bundle.md` and
+//! `Microsoft.NET.HostModel` of dotnet/runtime.
+
+use crate::Error;
+use crate::bytes::{u32_at, u64_at};
+use flate2::read::DeflateDecoder;
+use std::borrow::Cow;
+use std::io::Read;
+
+/// SHA-256 of `.net core bundle` and a line feed. In front of it in the host stands where the list of files is, or 0.
+const MARK: [u8; 32] = [
+    0x8b, 0x12, 0x02, 0xb9, 0x6a, 0x61, 0x20, 0x38, 0x72, 0x7b, 0x93, 0x02, 0x14, 0xd7, 0xa0, 0x32, 0x13, 0xf5, 0xb9,
+    0xe6, 0xef, 0xae, 0x33, 0x18, 0xee, 0x3b, 0x2d, 0xce, 0x24, 0xb3, 0x6a, 0xae,
+];
+/// Larger files are not unpacked. The largest assembly known has 50 MB.
+const LARGEST: u64 = 1 << 30;
+/// Bytes of the list's head that .NET 5 (version 2) added: places of two files, and flags.
+const SINCE_2: usize = 40;
+
+/// A file in a bundle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BundledFile {
+    /// Its path in the application.
+    pub path: String,
+    offset: u64,
+    size: u64,
+    /// Bytes in the bundle if it is compressed, or 0.
+    compressed: u64,
+}
+
+/// The files of a single-file application; `None` if the program in `bytes` is none.
+///
+/// # Errors
+/// The list of files is not whole.
+pub fn bundled_files(bytes: &[u8]) -> Result<Option<Vec<BundledFile>>, Error> {
+    let Some(mark) = memchr::memmem::find(bytes, &MARK) else { return Ok(None) };
+    // A host without an application has 0 here.
+    let Some(start) = mark.checked_sub(8).and_then(|at| u64_at(bytes, at)).filter(|&start| start != 0) else {
+        return Ok(None);
+    };
+    let files = usize::try_from(start).ok().and_then(|start| bytes.get(start..)).and_then(list);
+    files.map(Some).ok_or(Error::Truncated { what: "the list of files in the bundle" })
+}
+
+impl BundledFile {
+    /// What is in the file; `bytes` are those of the whole bundle.
+    ///
+    /// # Errors
+    /// It is not all there, or not what the list says.
+    pub fn contents<'a>(&self, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>, Error> {
+        let stored = if self.compressed == 0 { self.size } else { self.compressed };
+        let range = usize::try_from(self.offset).ok().zip(usize::try_from(stored).ok());
+        let stored = range.and_then(|(start, size)| bytes.get(start..start.checked_add(size)?));
+        let stored = stored.ok_or(Error::Truncated { what: "a file in the bundle" })?;
+        if self.compressed == 0 {
+            return Ok(Cow::Borrowed(stored));
+        }
+        if self.size > LARGEST {
+            return Err(Error::Malformed { what: "a file in the bundle is too large to be unpacked" });
+        }
+        let mut out = Vec::new();
+        let read = DeflateDecoder::new(stored).take(self.size + 1).read_to_end(&mut out);
+        if read.is_err() || out.len() as u64 != self.size {
+            return Err(Error::Malformed { what: "a file in the bundle cannot be unpacked" });
+        }
+        Ok(Cow::Owned(out))
+    }
+}
+
+fn list(bytes: &[u8]) -> Option<Vec<BundledFile>> {
+    let (major, count) = (u32_at(bytes, 0)?, u32_at(bytes, 8)?);
+    let mut at = 12;
+    text(bytes, &mut at)?;
+    if major >= 2 {
+        at += SINCE_2;
+    }
+    let mut files = Vec::new();
+    for _ in 0..count {
+        let mut number = || {
+            let number = u64_at(bytes, at);
+            at += 8;
+            number
+        };
+        let (offset, size) = (number()?, number()?);
+        // Compression came with .NET 6.
+        let compressed = if major >= 6 { number()? } else { 0 };
+        // What kind of file it is: not always told truly.
+        at += 1;
+        files.push(BundledFile { path: text(bytes, &mut at)?, offset, size, compressed });
+    }
+    Some(files)
+}
+
+/// A string behind its length in seven-bit groups, as `BinaryWriter` writes it.
+fn text(bytes: &[u8], at: &mut usize) -> Option<String> {
+    let mut length = 0_usize;
+    for shift in [0, 7, 14] {
+        let byte = usize::from(*bytes.get(*at)?);
+        *at += 1;
+        length |= (byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            let text = bytes.get(*at..*at + length)?;
+            *at += length;
+            return Some(String::from_utf8_lossy(text).into_owned());
+        }
+    }
+    None
+}
