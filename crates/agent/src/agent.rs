@@ -14,10 +14,12 @@ use crate::os::threads::OwnThread;
 use crate::queue::{Event, Events};
 use crate::runtime::Runtime;
 use crate::stacks::Stacks;
+use crate::survivors::Survivors;
 use crate::threads::Threads;
 use corprof::EventMask;
 use corprof::ids::RawObjectId;
 use corprof::info::EventPipeSession;
+use profilers::survivors::SurvivorSettings;
 use profilers::{Collector, Object};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -65,11 +67,15 @@ pub struct Agent {
     event_session: Mutex<Option<EventPipeSession>>,
     /// The look at the heap that is under way.
     pub heap: Heap,
+    /// The collection whose survivors are told.
+    pub survivors: Survivors,
+    /// Counts the modules whose unloading has begun: their classes must not be asked about any more.
+    gone: AtomicU64,
     collectors: Collectors,
     signals: RwLock<Option<SignalEngine>>,
     threads: Mutex<Threads>,
     stacks: Mutex<Stacks>,
-    /// The sampling thread, the one that looks at the heap, and the main one.
+    /// The sampling thread, the one that looks at the heap or at survivors, and the main one.
     sampler: Mutex<Option<OwnThread>>,
     looker: Mutex<Option<OwnThread>>,
     main: Mutex<Option<OwnThread>>,
@@ -111,6 +117,7 @@ impl Agent {
                 profilers::create(&config),
                 (config.cpu == CpuEngine::Signals).then_some("cpu"),
             ),
+            survivors: Survivors::new(SurvivorSettings::of(&config)),
             runtime,
             config,
             notify_only,
@@ -126,6 +133,7 @@ impl Agent {
             event_state: EventState::default(),
             event_session: Mutex::default(),
             heap: Heap::default(),
+            gone: AtomicU64::new(0),
             signals: RwLock::default(),
             threads: Mutex::default(),
             stacks: Mutex::default(),
@@ -237,6 +245,16 @@ impl Agent {
         }
         let layout = ExceptionLayout::find(&self.runtime, RawObjectId(object.0));
         *self.exception_layout.get_or_init(|| layout)
+    }
+
+    /// A module is being unloaded.
+    pub fn module_goes(&self) {
+        self.gone.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// How many modules are unloaded, or being unloaded: ids of classes that are older than a change are not to be used.
+    pub fn modules_gone(&self) -> u64 {
+        self.gone.load(Ordering::SeqCst)
     }
 
     /// Whole seconds since the session began, as of the last [`Self::count_seconds`].

@@ -40,6 +40,8 @@ counters! {
     refused_suspensions = "suspensions refused";
     /// Threads that did not copy themselves when they were asked to, for a comparison.
     not_compared = "threads not compared";
+    /// Collections whose survivors were told.
+    survivor_looks = "collections looked at";
     /// Addresses asked for.
     addresses = "addresses resolved";
     /// Methods named.

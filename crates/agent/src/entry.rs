@@ -15,7 +15,8 @@ use crate::{exception_events, launch, writer};
 use com::codes::CORPROF_E_PROFILER_CANCEL_ACTIVATION;
 use com::hresult::{E_FAIL, E_INVALIDARG};
 use corprof::callback::{
-    CollectedGenerations, DeliveredEvent, DependentReferences, GcReason, Roots, SuspendReason, TransitionReason,
+    CollectedGenerations, DeliveredEvent, DependentReferences, GcReason, MovedRanges, Roots, SuspendReason,
+    TransitionReason,
 };
 use corprof::ids::{ClassId, FunctionId, ModuleId, ObjectId, RawObjectId, ThreadId};
 use corprof::{CallbackCx, EventMask, HResult, PanicReport, Profiler, ProfilerCallback, ProfilerInfo, Utf16};
@@ -269,7 +270,9 @@ impl ProfilerCallback for Entry {
     fn runtime_resume_finished(&self, _cx: &CallbackCx<'_>) {
         let start = self.suspended.swap(0, Relaxed);
         if let Some(agent) = self.agent() {
-            agent.heap.resumed(clock::monotonic());
+            let now = clock::monotonic();
+            agent.heap.resumed(now);
+            agent.survivors.resumed(now);
         }
         if let Some(agent) = self.running() {
             Self::work(agent, RuntimeWorkKind::Suspended, start);
@@ -281,19 +284,29 @@ impl ProfilerCallback for Entry {
         self.collecting.store(now, Relaxed);
         if let Some(agent) = self.agent() {
             let suspended = self.suspended.load(Relaxed);
-            agent.heap.collection_started(collected, reason, if suspended == 0 { now } else { suspended });
+            let suspended = if suspended == 0 { now } else { suspended };
+            agent.heap.collection_started(collected, reason, suspended);
+            agent.survivors.collection_started(agent, collected, reason, suspended);
+        }
+    }
+
+    fn moved_references2(&self, _cx: &CallbackCx<'_>, ranges: MovedRanges<'_, usize>) {
+        if let Some(agent) = self.agent() {
+            agent.survivors.moved(ranges);
         }
     }
 
     fn root_references2(&self, _cx: &CallbackCx<'_>, roots: Roots<'_>) {
         if let Some(agent) = self.agent() {
             agent.heap.roots(agent, roots);
+            agent.survivors.roots(agent, roots);
         }
     }
 
     fn conditional_weak_table_element_references(&self, _cx: &CallbackCx<'_>, references: DependentReferences<'_>) {
         if let Some(agent) = self.agent() {
             agent.heap.dependent(agent, references);
+            agent.survivors.dependent(agent, references);
         }
     }
 
@@ -304,12 +317,16 @@ impl ProfilerCallback for Entry {
         class: ClassId,
         references: &[RawObjectId],
     ) -> bool {
-        self.agent().is_some_and(|agent| agent.heap.object(agent, object, class, references))
+        self.agent().is_some_and(|agent| {
+            agent.heap.object(agent, object, class, references)
+                || agent.survivors.object(agent, object, class, references)
+        })
     }
 
     fn garbage_collection_finished(&self, _cx: &CallbackCx<'_>) {
         if let Some(agent) = self.agent() {
             agent.heap.collection_finished(agent);
+            agent.survivors.collection_finished(agent);
         }
         let start = self.collecting.swap(0, Relaxed);
         if let Some(agent) = self.running() {
@@ -353,7 +370,7 @@ impl ProfilerCallback for Entry {
 
     fn module_unload_started(&self, _cx: &CallbackCx<'_>, _module: ModuleId) {
         if let Some(agent) = self.agent() {
-            agent.heap.module_goes();
+            agent.module_goes();
         }
     }
 

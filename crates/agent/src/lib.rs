@@ -2,7 +2,7 @@
 //!
 //! The runtime loads it, by attach or at start, and makes an [`entry::Entry`]. That starts one thread which talks
 //! to clrscope ([`writer`]) and, where a profiler needs it, one that suspends and walks ([`ticks`]) and one that
-//! looks at the heap ([`heap`]). When clrscope
+//! looks at the heap ([`heap`]) or at collections ([`survivors`]). When clrscope
 //! says so, or is gone, everything is stopped and the runtime is asked to let go; it then unloads the library.
 //!
 //! Linux only: on other systems this crate is empty.
@@ -23,12 +23,14 @@ pub mod grounds;
 pub mod heap;
 pub mod launch;
 pub mod live_threads;
+pub mod looks;
 pub mod memory;
 pub mod os;
 pub mod queue;
 pub mod resolver;
 pub mod runtime;
 pub mod stacks;
+pub mod survivors;
 pub mod threads;
 pub mod ticks;
 pub mod unwind_table;

@@ -251,9 +251,21 @@ impl<'a> Writer<'a> {
     /// Starts the thread that looks at the heap, where that is wanted.
     fn start_looks(&mut self) {
         let agent = self.agent;
-        let Some(settings) = profilers::heap::HeapSettings::of(&agent.config) else { return };
+        let heap = profilers::heap::HeapSettings::of(&agent.config);
+        let survivors = profilers::survivors::SurvivorSettings::of(&agent.config);
+        if heap.is_none() && survivors.is_none() {
+            return;
+        }
         let (for_thread, outgoing) = (Arc::clone(agent), self.connection.outgoing().clone());
-        let looks = move || crate::heap::run(&for_thread, &outgoing, settings);
+        // Never both: clrscope asks for one at most, and one after the other they would do no harm.
+        let looks = move || {
+            if let Some(settings) = heap {
+                crate::heap::run(&for_thread, &outgoing, settings);
+            }
+            if let Some(settings) = survivors {
+                crate::survivors::run(&for_thread, &outgoing, settings);
+            }
+        };
         match OwnThread::spawn("clrscope-heap", looks) {
             Ok(thread) => agent.keep_looker(thread),
             Err(error) => agent.log(LogLevel::Error, format!("no looks at the heap: {error}")),
@@ -464,7 +476,11 @@ impl<'a> Writer<'a> {
         dropped.extend(self.calls.dropped().map(|(reason, count)| (reason.to_owned(), count)));
         let mut counters = agent.counters.list();
         counters.push(("events".to_owned(), agent.events.passed()));
-        let mut memory = agent.held_memory() + self.resolver.memory() + agent.heap.memory() + self.calls.memory();
+        let mut memory = agent.held_memory()
+            + self.resolver.memory()
+            + agent.heap.memory()
+            + agent.survivors.memory()
+            + self.calls.memory();
         agent.with_signals(|engine| {
             let (full, off_stack) = engine.dropped();
             dropped.push(("samples, ring full".to_owned(), full));

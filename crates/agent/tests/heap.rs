@@ -71,7 +71,9 @@ impl Look {
             HeapItem::StringContent { address, hash, length, text } => {
                 self.strings.insert(address, (hash, length, text.map(str::to_owned)));
             }
-            HeapItem::Field { .. } => panic!("nobody asked for fields"),
+            HeapItem::Field { .. } | HeapItem::Origin { .. } | HeapItem::Sum { .. } => {
+                panic!("nobody asked for {item:?}")
+            }
         }
     }
 

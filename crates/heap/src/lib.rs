@@ -9,6 +9,7 @@
 //! - [`Paths`]: shortest paths from roots, and by which kinds of path the objects of a type are held;
 //! - [`Tasks`]: asynchronous methods that wait, and who awaits whom;
 //! - [`growth`]: what grows from snapshot to snapshot, and whether that is more than chance;
+//! - [`SurvivorSums`]: what survived one collection, and what holds it;
 //! - [`Report`]: all of it in a form for people and programs;
 //! - [`gcdump`]: files of `dotnet-gcdump` and PerfView, both ways.
 //!
@@ -26,6 +27,7 @@ mod paths;
 mod report;
 mod snapshot;
 mod strings;
+mod survivors;
 mod targets;
 mod tasks;
 
@@ -42,4 +44,5 @@ pub use snapshot::{
     generation_name,
 };
 pub use strings::{DuplicateString, StringStatistics};
+pub use survivors::{HeldSurvivors, Holder, SurvivorBuilder, SurvivorCount, SurvivorSums};
 pub use tasks::{AsyncStack, Tasks};

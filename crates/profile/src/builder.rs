@@ -188,6 +188,12 @@ impl ProfileBuilder {
                     profile.pauses.push(pause.clone());
                 }
             }
+            SessionRecord::Survivors(look) => {
+                see(look.time);
+                if inside(look.time) {
+                    profile.survivors.push(look.clone());
+                }
+            }
             SessionRecord::Observer(status) => {
                 see(status.time);
                 profile.observer.push(status.clone());
@@ -236,6 +242,7 @@ impl ProfileBuilder {
             pool: Pool::new(start, self.options.keep_samples),
             gcs: Vec::new(),
             pauses: Vec::new(),
+            survivors: Vec::new(),
             observer: Vec::new(),
             notes: Vec::new(),
             end: None,

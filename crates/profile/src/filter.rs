@@ -129,7 +129,7 @@ impl Row {
 }
 
 impl Profile {
-    /// What a filter lets through. Collections, pauses, counters and costs are filtered by time only: they belong to all threads.
+    /// What a filter lets through. Collections, pauses, survivors, counters and costs are filtered by time only: they belong to all threads.
     ///
     /// # Errors
     /// When the filter picks a time and single samples were not kept.
@@ -217,6 +217,7 @@ impl Profile {
         }
         profile.gcs.retain(|gc| sieve.takes_time(gc.start));
         profile.pauses.retain(|pause| sieve.takes_time(pause.suspend_start));
+        profile.survivors.retain(|look| sieve.takes_time(look.time));
         profile.filtered = match (&self.filtered, filter.describe()) {
             (Some(before), Some(now)) => Some(format!("{before}, {now}")),
             (before, now) => before.clone().or(now),

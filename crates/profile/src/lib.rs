@@ -23,6 +23,7 @@ mod pool;
 mod profile;
 mod series;
 mod stats;
+mod survivors;
 mod tables;
 mod threads;
 mod timeline;
@@ -45,6 +46,7 @@ pub use series::*;
 // Reports speak of the same things as recordings do.
 pub use session;
 pub use stats::*;
+pub use survivors::*;
 pub use tables::*;
 pub use threads::*;
 pub use timeline::*;

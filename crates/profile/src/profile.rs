@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use session::{FunctionId, GcEvent, Nanos, ObserverStatus, PauseEvent, ProfilerRun, SessionEnd, SessionInfo};
+use session::{FunctionId, GcEvent, Nanos, ObserverStatus, PauseEvent, ProfilerRun, SessionEnd, SessionInfo, SurvivorLook};
 
 use crate::{
     Allocations, CallTree, Counter, Estimate, Exceptions, Jit, Loads, Locks, Pool, Series, SeriesKind, Tables, Threads,
@@ -46,6 +46,8 @@ pub struct Profile {
     pub gcs: Vec<GcEvent>,
     /// Times when the world stood still.
     pub pauses: Vec<PauseEvent>,
+    /// Collections whose survivors were looked at.
+    pub survivors: Vec<SurvivorLook>,
     /// What the observation cost, again and again; each counts from the start.
     pub observer: Vec<ObserverStatus>,
     /// What a user should know.

@@ -51,6 +51,7 @@ profilers!(
     threads,
     threadpool,
     heap,
+    survivors,
     calls,
     transitions,
     jit,
@@ -125,7 +126,7 @@ mod tests {
                 assert_eq!(spec.events.0 & !ATTACH_LEGAL.0, 0, "{}", spec.id);
                 assert_eq!(spec.events.1 & !ATTACH_LEGAL.1, 0, "{}", spec.id);
             }
-            assert!(spec.id == "heap" || spec.events.0 & MONITOR_GC == 0, "{}", spec.id);
+            assert!(["heap", "survivors"].contains(&spec.id) || spec.events.0 & MONITOR_GC == 0, "{}", spec.id);
             assert_eq!(spec.events.0 & NEVER, 0, "{}", spec.id);
         }
     }
@@ -133,7 +134,7 @@ mod tests {
     #[test]
     fn looks_at_the_heap_and_hooks_need_the_main_slot() {
         let alone: Vec<_> = PROFILERS.iter().filter(|spec| spec.needs_main_slot()).map(|spec| spec.id).collect();
-        assert_eq!(alone, ["heap", "calls"]);
+        assert_eq!(alone, ["heap", "survivors", "calls"]);
     }
 
     #[test]

@@ -119,6 +119,12 @@ pub enum RecordError {
         /// Which.
         profiler: &'static str,
     },
+    /// Two profilers were asked for that cannot be in one recording.
+    #[error(
+        "the profilers {0} and {1} cannot be in one recording, because both want to be told of collections: record one \
+        after the other"
+    )]
+    NotTogether(&'static str, &'static str),
     /// A system call failed where it should not.
     #[error("{what}: {source}")]
     Io {
@@ -136,7 +142,7 @@ impl RecordError {
     /// The exit code that the command line gives for it; docs/cli.md lists them.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::NeedsLaunch { .. } => 2,
+            Self::NeedsLaunch { .. } | Self::NotTogether(..) => 2,
             Self::Port(_)
             | Self::MainSlotTaken { .. }
             | Self::NeedsMainSlot { .. }

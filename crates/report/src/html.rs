@@ -3,10 +3,11 @@
 use std::{collections::HashMap, io::Write};
 
 use profile::{
-    Amount, CallTree, JitTotals, NONE, NameStyle, OBJECT_HEAPS, Place, Profile, STATES, SeriesKind, Standing, Starter, TreeOptions,
-    Unit, WaitTimes, pause_length,
+    Amount, CallTree, JitTotals, NONE, NameStyle, OBJECT_HEAPS, Place, Profile, STATES, SeriesKind, Standing, Starter,
+    TreeOptions, Unit, WaitTimes, generation_word, pause_length,
     session::{
-        AllocationSampling, AssemblyLoad, CounterKind, FunctionId, FunctionKind, LoadOutcome, Nanos, StackId, ThreadState, TypeId,
+        AllocationSampling, AssemblyLoad, CounterKind, FunctionId, FunctionKind, LoadOutcome, Nanos, StackId,
+        ThreadState, TypeId,
     },
     state_index, state_machine_id,
 };
@@ -16,8 +17,8 @@ use serde_json::{Value, json};
 use crate::{
     Exporter, Options, ReportError, format, kinds,
     sections::{
-        POOL_COUNTERS, assembly_name, heap_word, load_word, pool_verdict, precompiled_word, role_word, standing_word, state_word,
-        tier_word, waited_for,
+        POOL_COUNTERS, assembly_name, heap_word, load_word, pool_verdict, precompiled_word, role_word, standing_word,
+        state_word, tier_word, waited_for,
     },
 };
 
@@ -86,6 +87,7 @@ struct Page {
     series: Vec<PageSeries>,
     exceptions: Value,
     gc: Value,
+    survivors: Value,
     allocations: Value,
     locks: Value,
     jit: Value,
@@ -404,13 +406,15 @@ fn page_series(profile: &Profile, kind: SeriesKind, interner: &mut Interner<'_>,
         cells.samples.push(sum.samples);
         cells.weight.push((sum.weight + unit / 2) / unit);
     }
-    let threshold = folded.threshold.map(|(weight, count)| {
-        (weight as f64 / series.totals.weight.max(1) as f64, count, threads_folded)
-    });
+    let threshold = folded
+        .threshold
+        .map(|(weight, count)| (weight as f64 / series.totals.weight.max(1) as f64, count, threads_folded));
     let timeline = &series.timeline;
     // One row for each class; exceptions and allocations have one row for all.
     let rows: Vec<Vec<u64>> = match kind {
-        SeriesKind::Exceptions | SeriesKind::Allocations => vec![timeline.buckets().iter().map(|bucket| bucket.iter().sum()).collect()],
+        SeriesKind::Exceptions | SeriesKind::Allocations => {
+            vec![timeline.buckets().iter().map(|bucket| bucket.iter().sum()).collect()]
+        }
         _ => STATES
             .iter()
             .map(|state| state_index(*state))
@@ -520,6 +524,29 @@ fn exceptions(profile: &Profile, interner: &mut Interner<'_>, options: &Options)
     })
 }
 
+fn survivors(profile: &Profile) -> Value {
+    let nanos = |nanos: u64| nanos as f64 / 1e3;
+    let summary = profile.survivor_summary();
+    let sums = |totals: profile::Totals| json!([totals.weight, totals.samples]);
+    json!({
+        "on": profile.run("survivors").is_some() || !profile.survivors.is_empty(),
+        "collections": summary.collections,
+        "incomplete": summary.incomplete,
+        "time": [nanos(summary.paused), nanos(summary.telling), nanos(summary.longest)],
+        "generations": summary.generations.iter().enumerate().filter(|(_, generation)| generation.before > 0).map(|(index, generation)| json!([
+            generation_word(index as u8), generation.collections, generation.before, generation.survived.weight,
+            generation.rate(), generation.survived.samples,
+        ])).collect::<Vec<_>>(),
+        "types": summary.types.iter().filter(|row| row.young.samples > 0).take(MOST_ROWS).map(|row| json!({
+            "type": profile.tables.ty(row.ty).name, "young": sums(row.young),
+            "moves": [sums(row.between(0, 0)), sums(row.between(0, 1)), sums(row.between(1, 2))],
+        })).collect::<Vec<_>>(),
+        "held": summary.chains.iter().take(MOST_ROWS).map(|chain| json!([
+            chain.totals.weight, chain.totals.samples, chain.collections, profile.chain_text(chain, false),
+        ])).collect::<Vec<_>>(),
+    })
+}
+
 fn gc(profile: &Profile) -> Value {
     let summary = profile.gc_summary();
     let generation_of: HashMap<u32, u8> = profile.gcs.iter().map(|gc| (gc.number, gc.generation)).collect();
@@ -549,7 +576,9 @@ fn gc(profile: &Profile) -> Value {
             ])
         })
         .collect();
-    let distribution = |d: &profile::Distribution| json!([d.count, d.p50 as f64 / 1e3, d.p95 as f64 / 1e3, d.max as f64 / 1e3, d.total as f64 / 1e3]);
+    let distribution = |d: &profile::Distribution| {
+        json!([d.count, d.p50 as f64 / 1e3, d.p95 as f64 / 1e3, d.max as f64 / 1e3, d.total as f64 / 1e3])
+    };
     json!({
         "on": profile.run("gc").is_some() || !profile.gcs.is_empty() || !profile.pauses.is_empty(),
         "collections": summary.collections,
@@ -611,7 +640,14 @@ fn allocations(profile: &Profile, interner: &mut Interner<'_>, options: &Options
 fn locks(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Value {
     let micros = |nanos: u64| nanos as f64 / 1e3;
     let times = |times: &WaitTimes| {
-        json!([times.count, micros(times.total), micros(times.p50), micros(times.p90), micros(times.p99), micros(times.max)])
+        json!([
+            times.count,
+            micros(times.total),
+            micros(times.p50),
+            micros(times.p90),
+            micros(times.p99),
+            micros(times.max)
+        ])
     };
     let all = profile.locks.durations();
     let rows: Vec<Value> = profile
@@ -910,7 +946,8 @@ pub(crate) fn escape(text: &str) -> String {
 
 fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(), ReportError> {
     let mut interner = Interner::new(profile);
-    let series = kinds(profile, options).into_iter().map(|kind| page_series(profile, kind, &mut interner, options)).collect();
+    let series =
+        kinds(profile, options).into_iter().map(|kind| page_series(profile, kind, &mut interner, options)).collect();
     let exceptions = exceptions(profile, &mut interner, options);
     let allocations = allocations(profile, &mut interner, options);
     let locks = locks(profile, &mut interner, options);
@@ -924,6 +961,7 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         series,
         exceptions,
         gc: gc(profile),
+        survivors: survivors(profile),
         allocations,
         locks,
         jit,

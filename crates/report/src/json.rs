@@ -3,13 +3,17 @@
 use std::io::Write;
 
 use profile::{
-    Amount, Counter, Distribution, ExceptionRow, FunctionTotals, HEAPS, JitTotals, NameStyle, OBJECT_HEAPS, Place, Profile,
-    SampleTable, SeriesKind, Starter, Timeline, WaitTimes, kind_id, session, session::PoolChange, state_id, state_machine_id,
+    Amount, Counter, Distribution, ExceptionRow, FunctionTotals, HEAPS, JitTotals, NameStyle, OBJECT_HEAPS, Place,
+    Profile, SampleTable, SeriesKind, Starter, Timeline, WaitTimes, generation_word, kind_id, session,
+    session::PoolChange, state_id, state_machine_id,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::{Exporter, Options, ReportError, format, kinds, sections::{POOL_COUNTERS, assembly_name, heap_word, pool_verdict}};
+use crate::{
+    Exporter, Options, ReportError, format, kinds,
+    sections::{POOL_COUNTERS, assembly_name, heap_word, pool_verdict},
+};
 
 pub const EXPORTER: Exporter = Exporter {
     id: "json",
@@ -38,6 +42,7 @@ struct File<'a> {
     series: Vec<Series>,
     exceptions: Value,
     gc: Value,
+    survivors: Value,
     allocations: Value,
     locks: Value,
     jit: Value,
@@ -117,6 +122,7 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         series: kinds(profile, options).into_iter().map(|kind| series(profile, kind)).collect(),
         exceptions: exceptions(profile),
         gc: gc(profile),
+        survivors: survivors(profile),
         allocations: allocations(profile),
         locks: locks(profile),
         jit: jit(profile),
@@ -293,7 +299,12 @@ fn exceptions(profile: &Profile) -> Value {
 fn gc(profile: &Profile) -> Value {
     let summary = profile.gc_summary();
     let heap = |sizes: &[u64; 5]| -> Value {
-        HEAPS.iter().zip(sizes).map(|(heap, size)| (heap.replace(' ', "_"), json!(size))).collect::<serde_json::Map<_, _>>().into()
+        HEAPS
+            .iter()
+            .zip(sizes)
+            .map(|(heap, size)| (heap.replace(' ', "_"), json!(size)))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
     };
     json!({
         "collections": summary.collections,
@@ -318,6 +329,62 @@ fn gc(profile: &Profile) -> Value {
             "reason": pause.reason, "gc": pause.gc,
             "suspend_start_ns": since(profile, pause.suspend_start), "suspend_end_ns": since(profile, pause.suspend_end),
             "resume_start_ns": since(profile, pause.resume_start), "resume_end_ns": since(profile, pause.resume_end),
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn survivors(profile: &Profile) -> Value {
+    let summary = profile.survivor_summary();
+    let generations: Vec<&str> = (0..5).map(generation_word).collect();
+    let key = |name: &str| name.replace(' ', "_");
+    let sums = |totals: &profile::Totals| json!({"objects": totals.samples, "bytes": totals.weight});
+    json!({
+        "collections": summary.collections,
+        "incomplete": summary.incomplete,
+        "induced": summary.induced,
+        "paused_ns": summary.paused,
+        "telling_ns": summary.telling,
+        "longest_telling_ns": summary.longest,
+        "objects_told": summary.objects,
+        "moved": summary.moved,
+        "generations": generations.iter().zip(&summary.generations).map(|(name, generation)| (key(name), json!({
+            "collections": generation.collections, "before": generation.before,
+            "survived": generation.survived.weight, "objects": generation.survived.samples, "rate": generation.rate(),
+        }))).collect::<serde_json::Map<_, _>>(),
+        "types": summary.types.iter().map(|row| json!({
+            "type": row.ty.0, "type_name": profile.tables.ty(row.ty).name,
+            "objects": row.totals.samples, "bytes": row.totals.weight, "young": sums(&row.young),
+            "moves": row.moves.iter().map(|((before, after), totals)| json!({
+                "before": before, "after": (*after != u8::MAX).then_some(after), "objects": totals.samples, "bytes": totals.weight,
+            })).collect::<Vec<_>>(),
+        })).collect::<Vec<_>>(),
+        "held": summary.chains.iter().map(|chain| json!({
+            "holder": match &chain.holder {
+                session::SurvivorHolder::Older(_) => "older_object",
+                session::SurvivorHolder::Handle => "handle",
+                session::SurvivorHolder::Stack(_) => "variable",
+                session::SurvivorHolder::Dependent => "conditional_weak_table",
+                session::SurvivorHolder::Other => "runtime",
+                session::SurvivorHolder::Finalizer => "finalizer_queue",
+                session::SurvivorHolder::Unknown => "unknown",
+            },
+            "generation": match &chain.holder {
+                session::SurvivorHolder::Older(generation) if *generation != u8::MAX => Some(generation),
+                _ => None,
+            },
+            "method": match &chain.holder {
+                session::SurvivorHolder::Stack(method) if !method.is_empty() => Some(method),
+                _ => None,
+            },
+            "path": chain.path.iter().map(|ty| ty.0).collect::<Vec<_>>(),
+            "text": profile.chain_text(chain, false),
+            "objects": chain.totals.samples, "bytes": chain.totals.weight, "collections": chain.collections,
+        })).collect::<Vec<_>>(),
+        "looks": profile.survivors.iter().map(|look| json!({
+            "time_ns": since(profile, look.time), "generation": look.generation, "induced": look.induced,
+            "paused_ns": look.paused, "telling_ns": look.telling, "before": look.before, "moved": look.moved,
+            "objects_told": look.objects, "complete": look.complete, "reason": look.reason,
+            "survived": look.counts.iter().fold(0_u64, |sum, count| sum.saturating_add(count.bytes)),
         })).collect::<Vec<_>>(),
     })
 }

@@ -3,6 +3,7 @@
 use profile::{
     CallTree, Confidence, HEAPS, JitRow, JitTotals, NameStyle, OBJECT_HEAPS, PROFILER_PAUSE, Place, PoolHealth,
     PoolSummary, Profile, STATES, SeriesKind, Standing, Starter, ThreadRole, ThreadRow, Totals, TreeOptions,
+    generation_word,
     session::{
         AllocationHeap, AllocationSampling, AssemblyLoad, CounterDef, CounterKind, FunctionId, FunctionKind, JitTier,
         LoadOutcome, PrecompiledCode, ThreadId, ThreadState, TypeId,
@@ -91,6 +92,9 @@ pub fn sections(profile: &Profile, options: &Options) -> Vec<Section> {
         && (!profile.gcs.is_empty() || !profile.pauses.is_empty() || profile.run("gc").is_some())
     {
         sections.push(gc(profile));
+    }
+    if options.series.is_none() && (!profile.survivors.is_empty() || profile.run("survivors").is_some()) {
+        sections.push(survivors(profile, options));
     }
     if wanted(SeriesKind::Allocations)
         && (!profile.allocations.series.is_empty() || profile.run("allocations").is_some())
@@ -560,6 +564,122 @@ fn gc(profile: &Profile) -> Section {
     let columns =
         vec![left(""), right("collections"), right("pauses"), right("p50"), right("p95"), right("max"), right("total")];
     section.tables.push(Table { columns, rows });
+    section
+}
+
+/// Ways of being held that are shown of a type.
+const MOST_CHAINS: usize = 3;
+
+fn survivors(profile: &Profile, options: &Options) -> Section {
+    let mut section = Section { title: "Survivors".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let summary = profile.survivor_summary();
+    let looks: u64 = summary.collections.iter().sum();
+    if looks == 0 {
+        section.lead.push("No collection came that could be looked at.".to_owned());
+        return section;
+    }
+    let by_generation = (summary.collections.iter().enumerate())
+        .filter(|(_, count)| **count > 0)
+        .map(|(generation, count)| format!("gen {generation} {}", format::count(*count)));
+    section.lead.push(format!(
+        "{} looked at ({}); the world stood still for {} in them, {} of it for the looks ({} at most).",
+        format::counted(looks, "collection"),
+        by_generation.collect::<Vec<_>>().join(", "),
+        format::duration(summary.paused),
+        format::duration(summary.telling),
+        format::duration(summary.longest),
+    ));
+    if summary.incomplete > 0 {
+        section.lead.push(format!(
+            "In {} of them not every survivor was seen; they are left out below{}.",
+            format::count(summary.incomplete),
+            profile
+                .survivors
+                .iter()
+                .find_map(|look| look.reason.as_ref().filter(|_| !look.complete))
+                .map(|reason| format!(" ({reason})"))
+                .unwrap_or_default(),
+        ));
+    }
+    let rows = (summary.generations.iter().enumerate())
+        .filter(|(_, generation)| generation.collections > 0 && generation.before > 0)
+        .map(|(index, generation)| {
+            vec![
+                Cell::text(generation_word(index as u8)),
+                Cell::text(format::count(generation.collections)),
+                Cell::text(format::bytes(generation.before)),
+                Cell::text(format::bytes(generation.survived.weight)),
+                Cell::text(generation.rate().map_or("·".to_owned(), format::percent)),
+                Cell::text(format::count(generation.survived.samples)),
+            ]
+        })
+        .collect();
+    section.tables.push(Table {
+        columns: vec![
+            left("generation"),
+            right("collected"),
+            right("in use before"),
+            right("survived"),
+            right("share"),
+            right("objects"),
+        ],
+        rows,
+    });
+    let bytes_and_objects = |totals: Totals| match totals.samples {
+        0 => Cell::text("·"),
+        objects => Cell::text(format!("{} ({})", format::bytes(totals.weight), format::count(objects))),
+    };
+    let rows = (summary.types.iter().filter(|row| row.young.samples > 0).take(options.rows))
+        .map(|row| {
+            let others = row
+                .moves
+                .iter()
+                .filter(|((before, after), _)| *before <= 1 && ![(0, 0), (0, 1), (1, 2)].contains(&(*before, *after)));
+            let others = others.fold(Totals::default(), |sum, (_, of)| Totals {
+                samples: sum.samples + of.samples,
+                weight: sum.weight + of.weight,
+            });
+            vec![
+                Cell::text(format::bytes(row.young.weight)),
+                Cell::text(format::count(row.young.samples)),
+                bytes_and_objects(row.between(0, 0)),
+                bytes_and_objects(row.between(0, 1)),
+                bytes_and_objects(row.between(1, 2)),
+                bytes_and_objects(others),
+                type_name(profile, row.ty),
+            ]
+        })
+        .collect::<Vec<_>>();
+    if !rows.is_empty() {
+        section.tables.push(Table {
+            columns: vec![
+                right("young survivors"),
+                right("objects"),
+                right("left in gen 0"),
+                right("gen 0→1"),
+                right("gen 1→2"),
+                right("otherwise"),
+                left("type"),
+            ],
+            rows,
+        });
+    }
+    // Of each of the heaviest types the ways that hold most of it.
+    let mut rows = Vec::new();
+    for row in summary.types.iter().filter(|row| row.young.samples > 0).take(options.rows) {
+        for chain in summary.chains.iter().filter(|chain| chain.ty() == Some(row.ty)).take(MOST_CHAINS) {
+            rows.push(vec![
+                Cell::text(format::bytes(chain.totals.weight)),
+                Cell::text(format::count(chain.totals.samples)),
+                Cell::text(format::count(chain.collections)),
+                Cell::Name { forms: [false, true].map(|short| profile.chain_text(chain, short)).to_vec(), place: None },
+            ]);
+        }
+    }
+    if !rows.is_empty() {
+        let columns = vec![right("held"), right("objects"), right("in collections"), left("by, shortest chain")];
+        section.tables.push(Table { columns, rows });
+    }
     section
 }
 

@@ -161,6 +161,85 @@ pub enum SessionRecord {
     },
     /// Loaded types.
     TypeLoads(TypeLoadBatch),
+    /// What survived a collection.
+    Survivors(SurvivorLook),
+}
+
+/// What survived one collection, and what held the young ones among it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SurvivorLook {
+    /// When the world was asked to stop for it.
+    pub time: Nanos,
+    /// The oldest generation that was collected: 0, 1 or 2.
+    pub generation: u8,
+    /// Whether somebody asked for it.
+    pub induced: bool,
+    /// How long the world stood still for the collection with the look; 0 if that is not known.
+    pub paused: Nanos,
+    /// How much of it the look added.
+    pub telling: Nanos,
+    /// Bytes in use before in generations 0, 1, 2, large and pinned objects; 0 for those that were not collected.
+    pub before: [u64; 5],
+    /// Bytes that the collection moved.
+    pub moved: u64,
+    /// Objects on the whole heap that the runtime told for it.
+    pub objects: u64,
+    /// Whether all survivors were seen.
+    pub complete: bool,
+    /// Why not; also, in a complete one, what else is missing.
+    pub reason: Option<String>,
+    /// Survivors by type and generations, most bytes first.
+    pub counts: Vec<SurvivorCount>,
+    /// Young survivors (of generations 0 and 1) by what holds them, most bytes first.
+    pub held: Vec<HeldSurvivors>,
+}
+
+/// Survivors of one type between two generations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SurvivorCount {
+    /// The type.
+    pub ty: TypeId,
+    /// Generation before: 0, 1, 2; 3 for large objects, 4 for pinned ones.
+    pub before: u8,
+    /// Generation after; 255 where that is not known.
+    pub after: u8,
+    /// How many.
+    pub objects: u64,
+    /// Their bytes, each size rounded up to the next 8.
+    pub bytes: u64,
+}
+
+/// Young survivors of one type that one collection found held in the same way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldSurvivors {
+    /// Where the shortest chain of references to them begins.
+    pub holder: SurvivorHolder,
+    /// Types along it, their own last. One after another of the same type count once.
+    pub path: Vec<TypeId>,
+    /// How many.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Where a chain of references to a survivor begins.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum SurvivorHolder {
+    /// An object of a generation that was not collected, or that was in generation 2 before; with its generation, 255 where
+    /// that is not known. The first type of the path is its own.
+    Older(u8),
+    /// A handle: of `GCHandle`, or one of the runtime's own, by which statics are held.
+    Handle,
+    /// A variable of a method that runs; empty where the runtime does not name it.
+    Stack(String),
+    /// An entry of a `ConditionalWeakTable` whose key is older.
+    Dependent,
+    /// Somewhere else in the runtime.
+    Other,
+    /// The queue of objects to be finalized.
+    Finalizer,
+    /// No chain was found.
+    Unknown,
 }
 
 /// How a look at the heap ended.

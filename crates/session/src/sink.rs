@@ -102,6 +102,7 @@ impl Sink for LiveSink {
             | SessionRecord::PoolEvent(_)
             | SessionRecord::Gc(_)
             | SessionRecord::Pause(_)
+            | SessionRecord::Survivors(_)
             | SessionRecord::Observer(_) => match sender.try_send(record.clone()) {
                 Ok(()) => false,
                 Err(TrySendError::Full(_)) => {

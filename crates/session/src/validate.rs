@@ -174,6 +174,10 @@ impl Validator {
                 defined("stack", self.stacks, load.stack.0)
             }
             SessionRecord::TypeLoads(batch) => self.type_loads(batch),
+            SessionRecord::Survivors(look) => {
+                look.counts.iter().try_for_each(|count| self.ty(count.ty))?;
+                look.held.iter().flat_map(|held| &held.path).try_for_each(|ty| self.ty(*ty))
+            }
             SessionRecord::ThreadLook(look) => look.threads.iter().try_for_each(|seen| {
                 self.thread(seen.thread)?;
                 self.stack(seen.stack)

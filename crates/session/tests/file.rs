@@ -56,6 +56,7 @@ enum Seed {
     Values(u64, Vec<f64>),
     HeapLook(Vec<Vec<u8>>, Vec<(u64, String, String)>, Option<String>),
     Calls(u64, Vec<(u64, u32, u32, u64, u8, bool)>),
+    Survivors(u64, Vec<(u64, u32, u32, u64, u8, bool)>, Option<String>),
     Exception(u64, u32, Option<String>),
     Counts(Vec<u64>),
     Gc(u32, u8, [u64; 5]),
@@ -93,6 +94,8 @@ fn seed() -> impl Strategy<Value = Seed> {
         )
             .prop_map(|(b, c, r)| Seed::HeapLook(b, c, r)),
         (any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(t, r)| Seed::Calls(t, r)),
+        (any::<u64>(), prop::collection::vec(row, 0..40), any::<Option<String>>())
+            .prop_map(|(t, r, m)| Seed::Survivors(t, r, m)),
         (any::<u64>(), any::<u32>(), any::<Option<String>>()).prop_map(|(t, i, m)| Seed::Exception(t, i, m)),
         prop::collection::vec(any::<u64>(), 0..4).prop_map(Seed::Counts),
         (any::<u32>(), 0..3u8, any::<[u64; 5]>()).prop_map(|(n, g, s)| Seed::Gc(n, g, s)),
@@ -329,6 +332,40 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                 stack: rows.iter().map(|row| StackId(row.1 % stacks)).collect(),
                 count: rows.iter().map(|row| row.0).collect(),
                 own: rows.iter().map(|row| row.3).collect(),
+            }),
+            Seed::Survivors(time, rows, text) if types > 0 => SessionRecord::Survivors(SurvivorLook {
+                time,
+                generation: 1,
+                induced: false,
+                paused: 2,
+                telling: 1,
+                before: [time; 5],
+                moved: 3,
+                objects: rows.len() as u64,
+                complete: text.is_none(),
+                reason: text.clone(),
+                counts: rows
+                    .iter()
+                    .map(|row| SurvivorCount {
+                        ty: TypeId(row.1 % types),
+                        before: row.4,
+                        after: row.4,
+                        objects: row.0,
+                        bytes: row.3,
+                    })
+                    .collect(),
+                held: rows
+                    .iter()
+                    .map(|row| HeldSurvivors {
+                        holder: match &text {
+                            Some(text) => SurvivorHolder::Stack(text.clone()),
+                            None => SurvivorHolder::Older(row.4),
+                        },
+                        path: vec![TypeId(row.1 % types), TypeId(row.2 % types)],
+                        objects: row.0,
+                        bytes: row.3,
+                    })
+                    .collect(),
             }),
             Seed::Exception(time, id, message) if threads > 0 && stacks > 0 && types > 0 => {
                 SessionRecord::Exception(ExceptionSample {

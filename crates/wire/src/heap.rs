@@ -91,6 +91,22 @@ pub enum HeapItem<'a> {
         /// Its beginning, up to [`MAX_TEXT`] units. Sent when a hash is met the second time, and perhaps again.
         text: Option<&'a str>,
     },
+    /// Where the objects that follow were before the collection.
+    Origin {
+        /// 0 to 4 as in [`Self::Generation`]; [`NOT_COLLECTED`] for objects of generations that were not collected.
+        generation: u8,
+    },
+    /// Survivors that are told as a sum instead of one by one.
+    Sum {
+        /// The generation that they were in before the collection.
+        generation: u8,
+        /// Their class.
+        class: u64,
+        /// How many.
+        objects: u64,
+        /// Their bytes, each size rounded up to the next 8.
+        bytes: u64,
+    },
     /// The value of a field that was asked for. No agent sends it yet.
     Field {
         /// The object.
@@ -101,6 +117,9 @@ pub enum HeapItem<'a> {
         value: u64,
     },
 }
+
+/// [`HeapItem::Origin`] of objects that the collection did not touch.
+pub const NOT_COLLECTED: u8 = 15;
 
 /// Where a root is (`COR_PRF_GC_ROOT_KIND`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -181,6 +200,8 @@ const GENERATION: u64 = 4;
 const STRING: u64 = 5;
 const STRING_WITH_TEXT: u64 = 6;
 const FIELD: u64 = 7;
+const ORIGIN: u64 = 8;
+const SUM: u64 = 9;
 
 /// What both sides know at a place in a chunk.
 #[derive(Debug)]
@@ -388,6 +409,24 @@ impl Encoder {
         self.varint(value);
     }
 
+    /// Says where the objects that follow were.
+    pub fn origin(&mut self, generation: u8) {
+        if self.has_room() {
+            self.head(ORIGIN, u64::from(generation));
+        }
+    }
+
+    /// Adds survivors of a class.
+    pub fn sum(&mut self, generation: u8, class: u64, objects: u64, bytes: u64) {
+        if !self.has_room() {
+            return;
+        }
+        self.head(SUM, u64::from(generation));
+        self.word(class);
+        self.varint(objects);
+        self.varint(bytes);
+    }
+
     fn head(&mut self, kind: u64, flags: u64) {
         self.varint(0b11 | kind << 2 | flags << 6);
     }
@@ -492,6 +531,15 @@ impl<'a> Decoder<'a> {
                 let field = u16::try_from(flags).map_err(|_| "a number of a field beyond 16 bits")?;
                 Ok(HeapItem::Field { object: self.varint()?, field, value: self.varint()? })
             }
+            ORIGIN => {
+                let generation = u8::try_from(flags).map_err(|_| "a generation beyond a byte")?;
+                Ok(HeapItem::Origin { generation })
+            }
+            SUM => {
+                let generation = u8::try_from(flags).map_err(|_| "a generation beyond a byte")?;
+                let (class, objects, bytes) = (self.word()?, self.varint()?, self.varint()?);
+                Ok(HeapItem::Sum { generation, class, objects, bytes })
+            }
             _ => Err("an item of an unknown kind"),
         }
     }
@@ -576,6 +624,10 @@ mod tests {
                     encoder.generation(*generation, *start, *length, *reserved);
                 }
                 Given::Item(HeapItem::StringContent { .. }) => unreachable!(),
+                Given::Item(HeapItem::Origin { generation }) => encoder.origin(*generation),
+                Given::Item(HeapItem::Sum { generation, class, objects, bytes }) => {
+                    encoder.sum(*generation, *class, *objects, *bytes);
+                }
                 Given::Item(HeapItem::Field { object, field, value }) => encoder.field(*object, *field, *value),
                 Given::String(address, hash, length, text) => encoder.string(*address, *hash, *length, text.as_deref()),
             }
@@ -638,6 +690,10 @@ mod tests {
                 .prop_map(|(handle, key, value)| Given::Item(HeapItem::Dependent { handle, key, value })),
             1 => (any::<u8>(), address(), any::<u64>(), any::<u64>()).prop_map(|(generation, start, length, reserved)| {
                 Given::Item(HeapItem::Generation { generation, start, length, reserved })
+            }),
+            1 => any::<u8>().prop_map(|generation| Given::Item(HeapItem::Origin { generation })),
+            1 => (any::<u8>(), any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(generation, class, objects, bytes)| {
+                Given::Item(HeapItem::Sum { generation, class, objects, bytes })
             }),
             1 => (address(), any::<u16>(), any::<u64>())
                 .prop_map(|(object, field, value)| Given::Item(HeapItem::Field { object, field, value })),

@@ -120,6 +120,42 @@ pub enum Record {
     HeapEnd(HeapEnd),
     /// What a thread has called since the last such record of its tree.
     Calls(Calls),
+    /// The next collection will be told: objects that survive it come as [`Record::HeapChunk`], their names as
+    /// [`Record::HeapClasses`] and [`Record::HeapMethods`], each name once in the session. There is one at a time, and never
+    /// beside a look at the heap.
+    SurvivorsBegin {
+        /// Number of the look, from 0.
+        look: u32,
+    },
+    /// A collection has been told, or none came.
+    SurvivorsEnd(SurvivorsEnd),
+}
+
+/// A collection whose survivors were told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SurvivorsEnd {
+    /// Number of the look.
+    pub look: u32,
+    /// When the world was asked to stop for the collection; 0 if none came.
+    pub time: Nanos,
+    /// The oldest generation that was collected: 0, 1 or 2.
+    pub generation: u8,
+    /// Whether somebody asked for it.
+    pub induced: bool,
+    /// How long the world stood still, from suspension to resume; 0 if that was not told.
+    pub paused: Nanos,
+    /// How much of it the telling took: from the first root to the last object.
+    pub telling: Nanos,
+    /// Bytes in use before in generations 0, 1, 2, large and pinned objects; 0 for those that were not collected.
+    pub before: [u64; 5],
+    /// Bytes that the collection moved.
+    pub moved: u64,
+    /// Objects that the runtime told, on the whole heap.
+    pub objects: u64,
+    /// Whether every survivor was seen.
+    pub complete: bool,
+    /// Why not; also, in a complete one, what else is missing.
+    pub reason: Option<String>,
 }
 
 /// How a look at the heap ended.

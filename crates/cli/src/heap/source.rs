@@ -275,6 +275,6 @@ fn add(builder: &mut SnapshotBuilder, item: HeapItem<'_>) {
             builder.generation(Generation { generation, start, length });
         }
         HeapItem::StringContent { address, hash, length, text } => builder.string(address, hash, length, text),
-        HeapItem::Field { .. } => {}
+        HeapItem::Field { .. } | HeapItem::Origin { .. } | HeapItem::Sum { .. } => {}
     }
 }

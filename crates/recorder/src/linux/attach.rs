@@ -32,6 +32,7 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
     if let Some(selection) = options.profilers.iter().find(|selection| !selection.spec.attach) {
         return Err(RecordError::NeedsLaunch { profiler: selection.spec.id });
     }
+    start::check_together(&options)?;
     let pid = process.pid;
     let port = process.port()?;
     let target = Target::new(pid).map_err(|_| RecordError::Exited { pid })?;

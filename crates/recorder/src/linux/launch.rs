@@ -42,6 +42,7 @@ pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recordin
         tmp: std::env::var_os("TMPDIR").map(PathBuf::from).filter(|path| path.is_absolute()),
         owner: (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
     };
+    start::check_together(&options)?;
     let alone = options.profilers.iter().find(|selection| selection.spec.needs_main_slot());
     if let Some(selection) = alone.filter(|_| main_slot_is_taken()) {
         return Err(RecordError::NeedsMainSlot { profiler: selection.spec.id });

@@ -15,6 +15,7 @@ mod names;
 mod place;
 mod pump;
 mod start;
+mod survivors;
 mod target;
 mod waits;
 

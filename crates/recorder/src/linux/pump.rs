@@ -9,6 +9,7 @@ use super::{
     frames::{Frames, Unwound},
     link::{AgentLink, FromAgent},
     looks::Looks,
+    survivors::Survivors,
     target::Target,
     waits,
 };
@@ -174,6 +175,7 @@ pub(super) struct Pump {
     gc_pauses: VecDeque<(u64, u64)>,
     exceptions: HashMap<u64, (ExceptionSample, Instant)>,
     heap_looks: HeapLooks,
+    survivors: Survivors,
     observer: ObserverStatus,
     dropped: HashMap<&'static str, u64>,
     agent_status: wire::Status,
@@ -215,6 +217,7 @@ impl Pump {
             gc_pauses: VecDeque::new(),
             exceptions: HashMap::new(),
             heap_looks: HeapLooks::default(),
+            survivors: Survivors::default(),
             observer: ObserverStatus::default(),
             dropped: HashMap::new(),
             agent_status: wire::Status::default(),
@@ -577,6 +580,15 @@ impl Pump {
             Record::ThreadLook(look) => self.thread_look(&look),
             Record::PoolTick(tick) => self.pool_tick(&tick),
             Record::HeapBegin { time, .. } => self.look_begins(time),
+            Record::HeapChunk { bytes, .. } if self.survivors.is_under_way() => {
+                if !self.survivors.chunk(&bytes) {
+                    self.drop_sample("parts of looks at collections that are damaged", 1);
+                }
+            }
+            Record::HeapClasses { classes, .. } if self.survivors.is_under_way() => self.survivors.classes(classes),
+            Record::HeapMethods { methods, .. } if self.survivors.is_under_way() => self.survivors.methods(methods),
+            Record::SurvivorsBegin { .. } => self.survivors.begin(),
+            Record::SurvivorsEnd(end) => self.survivors_end(end),
             // The agent is not believed: what does not fit is left out.
             Record::HeapChunk { objects, bytes, .. } if bytes.len() <= session::MAX_HEAP_CHUNK => {
                 self.in_look(|look| SessionRecord::HeapChunk { look, bytes });
@@ -591,6 +603,20 @@ impl Pump {
             Record::HeapMethods { methods, .. } => self.in_look(|look| SessionRecord::HeapMethods { look, methods }),
             Record::HeapEnd(end) => self.look_ends(end),
         }
+    }
+
+    // Looks at collections
+
+    fn survivors_end(&mut self, end: wire::SurvivorsEnd) {
+        let telling = end.telling;
+        let look = self.survivors.end(&mut self.definitions, end);
+        let lost = self.survivors.take_lost();
+        self.drop_sample("survivors beyond what one look keeps", lost);
+        let Some(look) = look else { return };
+        self.observer.target_stopped += telling;
+        self.count("survivors", look.counts.iter().map(|count| count.objects).sum());
+        self.write_definitions();
+        self.write(&SessionRecord::Survivors(look));
     }
 
     // Looks at the heap

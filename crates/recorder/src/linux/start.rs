@@ -139,6 +139,13 @@ fn both_arguments(first: &str, second: &str) -> String {
     all.collect::<Vec<_>>().join(";")
 }
 
+/// Refuses profilers that cannot be in one recording.
+pub(super) fn check_together(options: &RecordOptions) -> Result<(), RecordError> {
+    let runs = |id: &str| options.profilers.iter().any(|selection| selection.spec.id == id);
+    let (heap, survivors) = (profilers::heap::SPEC.id, profilers::survivors::SPEC.id);
+    if runs(heap) && runs(survivors) { Err(RecordError::NotTogether(heap, survivors)) } else { Ok(()) }
+}
+
 /// How many looks at the heap end a recording that does nothing else; `None` for one that goes on.
 fn last_look(options: &RecordOptions) -> Option<u32> {
     match options.profilers.as_slice() {
@@ -256,6 +263,7 @@ impl Start {
                         "allocations" if major >= 10 => "EventPipe, AllocationSampled: by chance, unbiased".to_owned(),
                         "allocations" => "EventPipe, GCAllocationTick: one for each 100 KB, biased".to_owned(),
                         "heap" => "forced collections, every surviving object".to_owned(),
+                        "survivors" => "runtime callbacks of the program's own collections".to_owned(),
                         "calls" => "enter and leave hooks, every call".to_owned(),
                         "transitions" => "runtime callbacks, every call".to_owned(),
                         _ => "EventPipe".to_owned(),

@@ -931,6 +931,28 @@ function locksView() {
     dataTable('Lengths of waits', [['From', 'n'], ['Waits', 'n'], ['']], bars)];
 }
 
+// ---------------------------------------------------------------- survivors
+
+function survivorsView() {
+  const { collections, incomplete, time, generations, types, held } = D.survivors;
+  const looks = collections.reduce((sum, n) => sum + n, 0);
+  if (!looks) return [el('section', { class: 'card empty' }, 'No collection came that could be looked at.')];
+  const sums = ([size, n]) => n ? `${bytes(size)} (${count(n)})` : '·';
+  return [facts([
+    ['Collections looked at', collections.map((n, i) => `gen ${i}: ${count(n)}`).join(', ')],
+    incomplete ? ['Left out below', `${count(incomplete)}, in which not every survivor was seen`] : null,
+    ['World stopped in them', `${duration(time[0])}, ${duration(time[1])} of it for the looks (${duration(time[2])} at most)`],
+  ]),
+  dataTable('What survived', [['Generation'], ['Collected', 'n'], ['In use before', 'n'], ['Survived', 'n'], ['Share', 'n'], ['Objects', 'n']], generations.map(([name, n, before, survived, rate, objects]) =>
+    el('tr', {}, el('td', {}, name), el('td', { class: 'n' }, count(n)), el('td', { class: 'n' }, bytes(before)), el('td', { class: 'n' }, bytes(survived)),
+      el('td', { class: 'n' }, rate === null ? '·' : percent(rate)), el('td', { class: 'n' }, count(objects))))),
+  types.length ? dataTable('Young survivors', [['Bytes', 'n'], ['Objects', 'n'], ['Left in gen 0', 'n'], ['Gen 0 → 1', 'n'], ['Gen 1 → 2', 'n'], ['Type']], types.map(row =>
+    el('tr', {}, el('td', { class: 'n' }, bytes(row.young[0])), el('td', { class: 'n' }, count(row.young[1])), row.moves.map(move => el('td', { class: 'n' }, sums(move))),
+      el('td', { class: 'fn' }, row.type)))) : null,
+  held.length ? dataTable('What held them', [['Bytes', 'n'], ['Objects', 'n'], ['In collections', 'n'], ['Shortest chain']], held.map(([size, n, times, chain]) =>
+    el('tr', {}, el('td', { class: 'n' }, bytes(size)), el('td', { class: 'n' }, count(n)), el('td', { class: 'n' }, count(times)), el('td', { class: 'fn' }, chain)))) : null];
+}
+
 // ---------------------------------------------------------------- compilation and loads
 
 const facts = rows => el('section', { class: 'card pad' }, el('dl', { class: 'facts' },
@@ -1097,6 +1119,7 @@ const TABS = [
   { id: 'gc', title: 'Garbage collection', make: gcView },
   { id: 'exceptions', title: 'Exceptions', make: exceptionsView },
   // Not part of most recordings.
+  ...(D.survivors.on ? [{ id: 'survivors', title: 'Survivors', make: survivorsView }] : []),
   ...(D.allocations.on ? [{ id: 'allocations', title: 'Allocations', make: allocationsView }] : []),
   ...(D.locks.on ? [{ id: 'locks', title: 'Locks', make: locksView }] : []),
   ...(D.looks.on ? [{ id: 'looks', title: 'All threads', make: looksView }] : []),
@@ -1138,6 +1161,10 @@ function tiles() {
   }
   if (D.exceptions.on) list.push(tile('Exceptions', count(D.exceptions.total), D.exceptions.total ? rate(D.exceptions.total / (D.meta.duration || 1) * 1e6) : null,
     D.exceptions.total ? `${plural(D.exceptions.rows.length, 'type')}, ${D.exceptions.exact ? 'counted exactly' : 'estimated'}` : 'none was thrown'));
+  if (D.survivors.on) {
+    const of = D.survivors.generations.find(([name]) => name === 'gen 0'), young = D.survivors.types[0];
+    list.push(tile('Survived gen 0', of && of[4] !== null ? percent(of[4]) : '·', null, young ? `most: ${young.type.replace(/[\w.]*\./g, '')}` : 'no young survivor'));
+  }
   if (D.allocations.on) list.push(tile('Allocated', bytes(D.allocations.bytes[0]), bytes(Math.round(D.allocations.bytes[0] / (D.meta.duration || 1) * 1e6)) + '/s',
     `± ${bytes(D.allocations.bytes[1])}, ${plural(D.allocations.samples, 'sample')}`));
   if (D.locks.on) list.push(tile('Waited for locks', (D.locks.all[1] / (D.meta.duration || 1)).toFixed(2), 'threads', D.locks.all[0] ? `${plural(D.locks.all[0], 'wait')}, longest ${duration(D.locks.all[5])}` : 'no wait'));

@@ -1,0 +1,450 @@
+//! What all looks at the heap have in common: the word from the runtime's callbacks to the thread that takes the look, and
+//! the way of what was told to clrscope.
+
+use crate::agent::{Agent, Phase};
+use crate::os::clock;
+use crate::os::connection::Outgoing;
+use corprof::ids::{ClassId, FunctionId, ModuleId};
+use corprof::{EventMask, NameResolver};
+use std::collections::{HashMap, HashSet};
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use wire::frame::{self, FrameBuilder};
+use wire::heap::{Encoder, MAX_CHUNK};
+use wire::{LogLevel, Nanos, Record};
+
+/// Longest time that a frame may take to be written while the world stands still.
+const WRITE_LIMIT: Nanos = 5_000_000_000;
+/// The same when it does not.
+pub const CALM_LIMIT: Nanos = 10_000_000_000;
+/// Longest time for the names of a look.
+const NAMES_LIMIT: Nanos = 30_000_000_000;
+/// How often a waiting thread looks whether the session ends.
+const STEP: Nanos = 20_000_000;
+/// When the runtime has surely finished to start a launched agent.
+pub const STARTED: Nanos = 1_000_000_000;
+/// How long the runtime may take from the end of a collection to the word that the world goes on.
+const RESUME_LIMIT: Nanos = 100_000_000;
+/// Most arrays in arrays that are followed to find the module of their elements.
+const MOST_RANKS: usize = 8;
+
+/// How far a look is.
+mod state {
+    /// There is none.
+    pub const NONE: u8 = 0;
+    /// The next collection that fits is the one.
+    pub const ARMED: u8 = 1;
+    /// The world stands still, and the runtime tells.
+    pub const TELLING: u8 = 2;
+    /// The runtime has told all.
+    pub const TOLD: u8 = 3;
+}
+
+/// The look that is under way, where one is, as callbacks see it.
+pub struct Slot<L> {
+    state: AtomicU8,
+    /// Locked for a moment by each callback, and by nobody else while the runtime tells.
+    look: Mutex<Option<Box<L>>>,
+    suspended: AtomicU64,
+    resumed: AtomicU64,
+    memory: AtomicUsize,
+}
+
+impl<L> Default for Slot<L> {
+    fn default() -> Self {
+        Self {
+            state: AtomicU8::new(state::NONE),
+            look: Mutex::new(None),
+            suspended: AtomicU64::new(0),
+            resumed: AtomicU64::new(0),
+            memory: AtomicUsize::new(0),
+        }
+    }
+}
+
+/// How a look ended.
+pub struct Taken<L> {
+    /// The look.
+    pub look: Option<Box<L>>,
+    /// Whether a collection was told to it.
+    pub told: bool,
+    /// When the world was asked to stop for it.
+    pub suspended: Nanos,
+    /// How long the world stood still; 0 if that was not told.
+    pub paused: Nanos,
+}
+
+impl<L> Slot<L> {
+    /// A collection begins that fits; says whether a look waits for it. `suspended` is when the world was asked to stop.
+    pub fn begin(&self, suspended: Nanos) -> bool {
+        let begins = self.state.compare_exchange(state::ARMED, state::TELLING, SeqCst, SeqCst).is_ok();
+        if begins {
+            self.suspended.store(suspended, SeqCst);
+            self.resumed.store(0, SeqCst);
+        }
+        begins
+    }
+
+    /// The collection has ended; the world still stands.
+    pub fn end(&self) {
+        let _ = self.state.compare_exchange(state::TELLING, state::TOLD, SeqCst, SeqCst);
+    }
+
+    /// The world goes on.
+    pub fn resumed(&self, now: Nanos) {
+        if self.state.load(Relaxed) == state::TOLD {
+            let _ = self.resumed.compare_exchange(0, now, SeqCst, SeqCst);
+        }
+    }
+
+    /// Whether the collection of the look has ended.
+    pub fn is_told(&self) -> bool {
+        self.state.load(SeqCst) == state::TOLD
+    }
+
+    /// Bytes that the look under way holds.
+    pub fn memory(&self) -> usize {
+        self.memory.load(Relaxed)
+    }
+
+    /// Does something with the look, if the runtime tells just now.
+    pub fn with<R>(&self, call: impl FnOnce(&mut L) -> R) -> Option<R> {
+        if self.state.load(Relaxed) != state::TELLING {
+            return None;
+        }
+        // Callbacks of a collection come one after another: nobody holds the lock, and nobody is waited for.
+        self.look.try_lock().ok()?.as_mut().map(|look| call(look))
+    }
+
+    fn look(&self) -> MutexGuard<'_, Option<Box<L>>> {
+        self.look.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next collection that fits will be told to `look`, which holds so many bytes.
+    pub fn arm(&self, look: Box<L>, memory: usize) {
+        self.memory.store(memory, Relaxed);
+        *self.look() = Some(look);
+        self.state.store(state::ARMED, SeqCst);
+    }
+
+    /// Takes the look back. Where the runtime is telling just now, it is waited for until it has told all.
+    pub fn disarm(&self) -> Taken<L> {
+        // No collection may begin between the two.
+        let _ = self.state.compare_exchange(state::ARMED, state::NONE, SeqCst, SeqCst);
+        // What tells ends by itself, for each look has its limit; unless the process ends just now.
+        let deadline = clock::monotonic() + CALM_LIMIT;
+        while self.state.load(SeqCst) == state::TELLING && clock::monotonic() < deadline {
+            clock::sleep_until(clock::monotonic() + 1_000_000);
+        }
+        let told = self.is_told();
+        let deadline = clock::monotonic() + RESUME_LIMIT;
+        // With server collections another thread lets the world go on.
+        while told && self.resumed.load(SeqCst) == 0 && clock::monotonic() < deadline {
+            clock::sleep_until(clock::monotonic() + 1_000_000);
+        }
+        self.state.store(state::NONE, SeqCst);
+        self.memory.store(0, Relaxed);
+        let suspended = self.suspended.load(SeqCst);
+        let paused = self.resumed.load(SeqCst).saturating_sub(suspended);
+        Taken { look: self.look().take(), told, suspended, paused: if told { paused } else { 0 } }
+    }
+}
+
+/// Why a look ends early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Abort {
+    /// The recording ends.
+    Stopped,
+    /// It took too long.
+    Late,
+    /// clrscope does not read.
+    Unread,
+    /// clrscope is gone.
+    Gone,
+}
+
+/// What is told, on its way to clrscope: encoded into one buffer, which is written whenever it is full.
+pub struct Chunks {
+    number: u32,
+    outgoing: Outgoing,
+    /// Where the next item goes, once [`Self::has_room`] has said that it fits.
+    pub encoder: Encoder,
+    /// Objects seen.
+    pub objects: u64,
+    /// When the look is given up.
+    pub deadline: Nanos,
+    /// Why it was given up.
+    pub abort: Option<Abort>,
+}
+
+impl Chunks {
+    /// Those of a look.
+    pub fn new(number: u32, outgoing: &Outgoing, deadline: Nanos) -> Self {
+        let (outgoing, encoder) = (outgoing.clone(), Encoder::new(MAX_CHUNK));
+        Self { number, outgoing, encoder, objects: 0, deadline, abort: None }
+    }
+
+    /// Begins another look with the same buffer.
+    pub fn restart(&mut self, number: u32, deadline: Nanos) {
+        self.encoder.clear();
+        (self.number, self.deadline, self.objects, self.abort) = (number, deadline, 0, None);
+    }
+
+    /// Whether there is room for the next item; makes some if need be. False once the look is given up.
+    pub fn has_room(&mut self, agent: &Agent) -> bool {
+        self.encoder.has_room() && self.abort.is_none() || self.make_room(agent)
+    }
+
+    #[cold]
+    fn make_room(&mut self, agent: &Agent) -> bool {
+        if self.abort.is_none() {
+            self.abort = if agent.phase() == Phase::Stopping {
+                Some(Abort::Stopped)
+            } else if clock::monotonic() >= self.deadline {
+                Some(Abort::Late)
+            } else {
+                self.send(WRITE_LIMIT).err()
+            };
+        }
+        self.abort.is_none()
+    }
+
+    /// Writes what is left, if the look was not given up. Says whether clrscope reads.
+    pub fn finish(&mut self) -> io::Result<()> {
+        if self.abort.is_none() {
+            self.abort = self.send(CALM_LIMIT).err();
+        }
+        match self.abort {
+            Some(Abort::Unread | Abort::Gone) => Err(io::ErrorKind::BrokenPipe.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the chunk and begins the next.
+    fn send(&mut self, limit: Nanos) -> Result<(), Abort> {
+        let bytes = self.encoder.bytes();
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let head = frame::head_of_chunk(self.number, self.objects, bytes.len());
+        let written = self.outgoing.turn(limit).and_then(|mut turn| {
+            turn.write_all(&head)?;
+            turn.write_all(bytes)
+        });
+        self.encoder.clear();
+        written.map_err(|error| match error.kind() {
+            io::ErrorKind::TimedOut => Abort::Unread,
+            _ => Abort::Gone,
+        })
+    }
+}
+
+/// Ids that were met, as many as there is room for.
+pub struct Ids {
+    slots: Box<[u64]>,
+    count: usize,
+    /// How many there was no room for.
+    pub lost: u64,
+}
+
+impl Ids {
+    /// A set of `slots` slots, a power of two. Three quarters of them are used.
+    pub fn new(slots: usize) -> Self {
+        Self { slots: vec![0; slots].into_boxed_slice(), count: 0, lost: 0 }
+    }
+
+    /// Bytes that this holds.
+    pub fn memory(&self) -> usize {
+        size_of_val(&*self.slots)
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.slots.fill(0);
+        (self.count, self.lost) = (0, 0);
+    }
+
+    /// Adds an id. 0 is none.
+    pub fn insert(&mut self, id: u64) {
+        if id == 0 {
+            return;
+        }
+        let mask = self.slots.len() - 1;
+        let mut at = (id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & mask;
+        while let Some(slot) = self.slots.get_mut(at) {
+            if *slot == id {
+                return;
+            }
+            if *slot == 0 {
+                // A full table would be searched for ever.
+                if self.count >= mask / 4 * 3 {
+                    self.lost += 1;
+                } else {
+                    *slot = id;
+                    self.count += 1;
+                }
+                return;
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
+        self.slots.iter().copied().filter(|id| *id != 0)
+    }
+}
+
+/// What a thread that takes looks does when the world does not stand still.
+pub struct Teller<'a> {
+    agent: &'a Agent,
+    outgoing: &'a Outgoing,
+    names: NameResolver,
+    /// Events while a look is taken, and at other times.
+    pub telling: EventMask,
+    /// See [`Self::telling`].
+    pub quiet: EventMask,
+}
+
+impl<'a> Teller<'a> {
+    /// `None`, and a word to the user, where the runtime's one slot for a profiler that may do everything is taken.
+    pub fn new(agent: &'a Agent, outgoing: &'a Outgoing, what: &str) -> Option<Self> {
+        let (low, high) = agent.event_mask;
+        let telling = EventMask::from_words(low, high);
+        if !telling.contains(EventMask::GC) {
+            agent.log(
+                LogLevel::Error,
+                format!(
+                    "no {what}: they need the runtime's one slot for a profiler that may do everything, and another \
+                        profiler holds it"
+                ),
+            );
+            return None;
+        }
+        let names = NameResolver::new(agent.runtime.info().clone());
+        Some(Self { agent, outgoing, names, telling, quiet: telling.without(EventMask::GC) })
+    }
+
+    /// Changes what the runtime tells.
+    pub fn listen(&self, events: EventMask) -> bool {
+        let set = self.agent.runtime.info().set_event_mask(events);
+        if let Err(error) = &set {
+            self.agent.log(LogLevel::Warning, format!("the runtime refused to change what it tells: {error}"));
+        }
+        set.is_ok()
+    }
+
+    /// Waits until a point in time, until something is so, or until the session ends.
+    pub fn wait(&self, until: Nanos, over: impl Fn() -> bool) {
+        while self.agent.phase() != Phase::Stopping && !over() && clock::monotonic() < until {
+            clock::sleep_until(until.min(clock::monotonic() + STEP));
+        }
+    }
+
+    /// Sends the names of all that a look met, without those that were sent before; says how many have none. `gone` is
+    /// the number of unloaded modules when the look began.
+    pub fn send_names(
+        &self,
+        number: u32,
+        (classes, methods): (&Ids, &Ids),
+        gone: u64,
+        sent: &mut HashSet<u64>,
+    ) -> io::Result<u64> {
+        let deadline = clock::monotonic() + NAMES_LIMIT;
+        let mut unnamed = classes.lost + methods.lost;
+        let mut assemblies = HashMap::new();
+        let mut frame = FrameBuilder::default();
+        // What has been unloaded must not be asked for, and which classes that were is not known.
+        let asks = || self.agent.modules_gone() == gone && clock::monotonic() < deadline;
+        let classes: Vec<u64> = classes.iter().filter(|class| !sent.contains(class)).collect();
+        for part in classes.chunks(64) {
+            let mut named = Vec::with_capacity(part.len());
+            for &class in part {
+                let id = ClassId(class as usize);
+                match if asks() { self.names.class(id).ok() } else { None } {
+                    Some(name) => {
+                        sent.insert(class);
+                        named.push((class, name.as_ref().to_owned(), self.assembly_of(id, &mut assemblies)));
+                    }
+                    None => unnamed += 1,
+                }
+            }
+            self.put(&mut frame, &Record::HeapClasses { look: number, classes: named })?;
+        }
+        let methods: Vec<u64> = methods.iter().filter(|method| !sent.contains(method)).collect();
+        for part in methods.chunks(64) {
+            let mut named = Vec::with_capacity(part.len());
+            for &method in part {
+                match if asks() { self.names.method(FunctionId(method as usize)).ok() } else { None } {
+                    Some(name) => {
+                        sent.insert(method);
+                        named.push((method, name.to_string()));
+                    }
+                    None => unnamed += 1,
+                }
+            }
+            self.put(&mut frame, &Record::HeapMethods { look: number, methods: named })?;
+        }
+        frame.write_to(&mut self.outgoing.turn(CALM_LIMIT)?).map_err(io::Error::other)?;
+        Ok(unnamed)
+    }
+
+    /// Name of the assembly that defines a class, or the elements of an array; empty if there is none.
+    fn assembly_of(&self, mut class: ClassId, known: &mut HashMap<ModuleId, String>) -> String {
+        let info = self.agent.runtime.info();
+        for _ in 0..MOST_RANKS {
+            match info.array_class(class) {
+                Ok(Some(array)) => match array.element_class {
+                    Some(element) => class = element,
+                    None => return String::new(),
+                },
+                _ => break,
+            }
+        }
+        let Ok(about) = info.class_info(class) else { return String::new() };
+        let name = || self.names.module(about.module).map(|module| module.assembly).unwrap_or_default();
+        known.entry(about.module).or_insert_with(name).clone()
+    }
+
+    fn put(&self, frame: &mut FrameBuilder, record: &Record) -> io::Result<()> {
+        // A record of 64 names fits, whatever the names; should it not, the names are missing.
+        let _ = frame.push(record);
+        if frame.is_full() {
+            frame.write_to(&mut self.outgoing.turn(CALM_LIMIT)?).map_err(io::Error::other)?;
+        }
+        Ok(())
+    }
+
+    /// Sends records at once.
+    pub fn send(&self, records: impl IntoIterator<Item = Record>) -> io::Result<()> {
+        let mut frame = FrameBuilder::default();
+        for record in records {
+            frame.push(&record).map_err(io::Error::other)?;
+        }
+        frame.write_to(&mut self.outgoing.turn(CALM_LIMIT)?).map_err(io::Error::other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_kept_once_and_within_bounds() {
+        let mut ids = Ids::new(64);
+        for id in [0, 5, 5, 7, 0, u64::MAX] {
+            ids.insert(id);
+        }
+        let mut kept: Vec<u64> = ids.iter().collect();
+        kept.sort_unstable();
+        assert_eq!(kept, [5, 7, u64::MAX]);
+        for id in 100..1000 {
+            ids.insert(id);
+        }
+        assert_eq!(ids.iter().count(), 45);
+        assert_eq!(ids.lost, 900 - 42);
+        ids.insert(5);
+        assert_eq!(ids.lost, 900 - 42);
+    }
+}

@@ -1,0 +1,98 @@
+//! `survivors`: what survives the collections of the program, and what keeps it alive.
+
+use crate::{Collector, ParamKind, ParamSpec, ProfilerSpec, Settings, ValueSpec};
+use wire::{Nanos, SessionConfig};
+
+/// What it is.
+pub const SPEC: ProfilerSpec = ProfilerSpec {
+    id: "survivors",
+    summary: "What survives collections, and who holds it",
+    description: "Looks at collections that the program makes anyway, one per second at most: which objects survived, from \
+        which generation into which, and through which references young ones were held. Collections between two looks \
+        are not slowed down. A look makes a collection longer, because the runtime tells the whole heap after it; the \
+        report says by how much, and looks become rarer where that would be more than its share of the time. Needs \
+        the runtime's one slot for a profiler that may do everything, so it cannot be used beside an APM, nor beside \
+        the profiler heap. While it is attached the runtime makes no background collections: full ones are blocking.",
+    values: &[ValueSpec { kind: "objects", unit: "count" }, ValueSpec { kind: "survivors", unit: "bytes" }],
+    params: &[
+        ParamSpec {
+            name: "every",
+            help: "Milliseconds from one look to the next, at least",
+            default: "1000",
+            kind: ParamKind::Number(10, 3_600_000),
+        },
+        ParamSpec {
+            name: "share",
+            help: "Percent of the time that looks may make collections longer",
+            default: "5",
+            kind: ParamKind::Number(1, 100),
+        },
+        ParamSpec {
+            name: "limit",
+            help: "Milliseconds after which a look is given up, so that the program goes on",
+            default: "1000",
+            kind: ParamKind::Number(10, 60_000),
+        },
+        ParamSpec {
+            name: "induced",
+            help: "Whether collections that the program asks for (GC.Collect) are looked at too",
+            default: "off",
+            kind: ParamKind::Choice(&["on", "off"]),
+        },
+    ],
+    // GC, for objects and roots; SUSPENDS, to tell how long the world stood still; MODULE_LOADS, to know when classes go.
+    events: (0x80 | 0x1_0000 | 0x4, 0),
+    event_pipe: &[],
+    since: 3,
+    attach: true,
+};
+
+/// How looks are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SurvivorSettings {
+    /// From one to the next, at least.
+    pub every: Nanos,
+    /// Percent of the time that telling may take.
+    pub share: u64,
+    /// How long telling may take in one look.
+    pub limit: Nanos,
+    /// Whether collections count that the program asks for.
+    pub induced: bool,
+}
+
+impl SurvivorSettings {
+    /// Those of a session; `None` where the profiler is off.
+    pub fn of(session: &SessionConfig) -> Option<Self> {
+        let given = session.profiler(SPEC.id)?;
+        let settings = Settings { spec: &SPEC, params: &given.params, session };
+        Some(Self {
+            every: settings.number("every") * 1_000_000,
+            share: settings.number("share").max(1),
+            limit: settings.number("limit") * 1_000_000,
+            induced: settings.text("induced") == "on",
+        })
+    }
+
+    /// How long to wait after a look whose telling took so long, for it to stay within its share.
+    pub fn rest(&self, telling: Nanos) -> Nanos {
+        (telling.saturating_mul(100) / self.share.max(1)).saturating_sub(telling)
+    }
+}
+
+/// Looks are taken by a thread of the agent's, not by a collector.
+pub(crate) fn create(_settings: &Settings) -> Option<Box<dyn Collector>> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_is_paid_for_by_the_time_after_it() {
+        let settings = |share| SurvivorSettings { every: 0, share, limit: 0, induced: false };
+        assert_eq!(settings(5).rest(10), 190);
+        assert_eq!(settings(100).rest(10), 0);
+        assert_eq!(settings(0).rest(1), 99, "a share that is none counts as the least");
+    }
+}

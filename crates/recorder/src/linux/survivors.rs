@@ -1,0 +1,148 @@
+//! Makes sums of what the agent tells of a collection, as it comes: what a session keeps of one is small.
+
+use std::collections::HashMap;
+
+use heap::{Holder, SurvivorBuilder};
+use session::{HeldSurvivors, SurvivorCount, SurvivorHolder, SurvivorLook};
+use wire::SurvivorsEnd;
+use wire::heap::{HeapItem, NOT_COLLECTED, RootKind};
+
+use super::define::Definitions;
+
+/// Ways of being held that are kept of one collection; of the others the greatest are as small.
+const MOST_HELD: usize = 500;
+/// Names that are kept; a session of more classes than that calls the others by number.
+const MOST_NAMES: usize = 1 << 20;
+
+/// Looks at collections, as far as they have come.
+#[derive(Debug, Default)]
+pub(super) struct Survivors {
+    under_way: Option<Box<SurvivorBuilder>>,
+    /// Where the next objects were before.
+    origin: Option<u8>,
+    classes: HashMap<u64, String>,
+    methods: HashMap<u64, String>,
+    /// Survivors and references beyond what one look keeps.
+    lost: u64,
+}
+
+impl Survivors {
+    /// A look begins.
+    pub fn begin(&mut self) {
+        self.under_way = Some(Box::default());
+        self.origin = None;
+    }
+
+    /// Whether one is under way.
+    pub fn is_under_way(&self) -> bool {
+        self.under_way.is_some()
+    }
+
+    /// Takes a part of the look. False if it is damaged.
+    pub fn chunk(&mut self, bytes: &[u8]) -> bool {
+        let Some(look) = &mut self.under_way else { return true };
+        for item in wire::heap::decode(bytes) {
+            match item {
+                Ok(HeapItem::Origin { generation }) => {
+                    self.origin = (generation != NOT_COLLECTED).then_some(generation);
+                }
+                Ok(HeapItem::Object { address, class, size }) => look.object(address, class, size, self.origin),
+                Ok(HeapItem::Reference { target }) => look.reference(target),
+                Ok(HeapItem::Root { target, kind, id, .. }) => {
+                    let holder = match kind {
+                        RootKind::Stack => Holder::Stack(id),
+                        RootKind::Finalizer => Holder::Finalizer,
+                        RootKind::Handle => Holder::Handle,
+                        RootKind::Other => Holder::Other,
+                    };
+                    look.root(holder, target);
+                }
+                Ok(HeapItem::Dependent { key, value, .. }) => look.dependent(key, value),
+                Ok(HeapItem::Generation { generation, start, length, .. }) => {
+                    look.generation(generation, start, length)
+                }
+                Ok(HeapItem::Sum { generation, class, objects, bytes }) => look.sum(generation, class, objects, bytes),
+                // Nobody asked for these.
+                Ok(HeapItem::StringContent { .. } | HeapItem::Field { .. }) => {}
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    /// Names of classes.
+    pub fn classes(&mut self, classes: Vec<(u64, String, String)>) {
+        for (class, name, _) in classes {
+            if self.classes.len() < MOST_NAMES {
+                self.classes.insert(class, name);
+            }
+        }
+    }
+
+    /// Names of methods.
+    pub fn methods(&mut self, methods: Vec<(u64, String)>) {
+        if self.methods.len() < MOST_NAMES {
+            self.methods.extend(methods);
+        }
+    }
+
+    /// What there was no room for, since the last time.
+    pub fn take_lost(&mut self) -> u64 {
+        std::mem::take(&mut self.lost)
+    }
+
+    /// The look has ended; `None` if there was no collection to be looked at.
+    pub fn end(&mut self, definitions: &mut Definitions, end: SurvivorsEnd) -> Option<SurvivorLook> {
+        let look = self.under_way.take()?;
+        if end.time == 0 {
+            return None;
+        }
+        let sums = look.finish();
+        self.lost += sums.lost;
+        let mut ty = |class: u64| match self.classes.get(&class) {
+            Some(name) => definitions.ty(name),
+            None => definitions.ty(&format!("class {class:#x}")),
+        };
+        let counts = sums.counts.iter().map(|count| SurvivorCount {
+            ty: ty(count.class),
+            before: count.before,
+            after: count.after,
+            objects: count.objects,
+            bytes: count.bytes,
+        });
+        let counts = counts.collect();
+        let held = sums.held.iter().take(MOST_HELD).map(|held| HeldSurvivors {
+            holder: match held.holder {
+                Holder::Older(generation) => SurvivorHolder::Older(generation),
+                Holder::Handle => SurvivorHolder::Handle,
+                Holder::Stack(method) => SurvivorHolder::Stack(self.methods.get(&method).cloned().unwrap_or_default()),
+                Holder::Dependent => SurvivorHolder::Dependent,
+                Holder::Other => SurvivorHolder::Other,
+                Holder::Finalizer => SurvivorHolder::Finalizer,
+                Holder::Unknown => SurvivorHolder::Unknown,
+            },
+            path: held.path.iter().map(|class| ty(*class)).collect(),
+            objects: held.objects,
+            bytes: held.bytes,
+        });
+        let held = held.collect();
+        let SurvivorsEnd {
+            time, generation, induced, paused, telling, before, moved, objects, complete, reason, ..
+        } = end;
+        let complete = complete && sums.lost == 0;
+        Some(SurvivorLook {
+            time,
+            generation,
+            induced,
+            paused,
+            telling,
+            before,
+            moved,
+            objects,
+            complete,
+            reason,
+            counts,
+            held,
+        })
+    }
+}
