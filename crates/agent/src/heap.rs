@@ -5,11 +5,13 @@
 //! encoded into one buffer of fixed size, and each full buffer is written to clrscope from the callback itself: so a look
 //! at a heap of any size takes a few megabytes. If clrscope does not read, the look is given up and the world goes on.
 //!
-//! Only numbers are taken while the world stands still; names are asked for afterwards.
+//! Only numbers are taken while the world stands still; names are asked for afterwards. Where tasks keep their states is
+//! asked for afterwards too, so these are read from the second look on ([`crate::machines`]).
 
 use crate::agent::{Agent, Phase};
 use crate::counters::Counters;
 use crate::looks::{Abort, Chunks, Ids, STARTED, Slot, Teller};
+use crate::machines::{Machines, Plan, Plans};
 use crate::os::clock;
 use crate::os::connection::Outgoing;
 use crate::runtime::Runtime;
@@ -17,13 +19,13 @@ use corprof::ObjectId;
 use corprof::callback::{CollectedGenerations, DependentReferences, GcGeneration, GcReason, GcRootKind, Roots};
 use corprof::ids::{ClassId, RawObjectId};
 use corprof::info::StringLayout;
-use profilers::heap::HeapSettings;
+use profilers::heap::{HeapSettings, LookKind};
 use std::collections::HashSet;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use wire::heap::{self, MAX_TEXT, RootKind};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use wire::heap::{self, FIELD_CONTINUATION, FIELD_STATE, MAX_TEXT, RootKind};
 use wire::{HeapEnd, Nanos, Record};
 
 /// Slots for ids of classes, and most that are kept; the same for methods.
@@ -31,18 +33,28 @@ const CLASSES: usize = 128 << 10;
 const METHODS: usize = 8 << 10;
 /// Slots for hashes of strings.
 const HASHES: usize = 64 << 10;
+/// Most roots whose objects are looked at where nothing but roots is wanted.
+const TARGETS: usize = 128 << 10;
+/// Bytes before an object's address that belong to it.
+const HEADER: usize = 8;
 
 /// The look that is under way, where one is, as callbacks see it.
 #[derive(Default)]
 pub struct Heap {
     slot: Slot<Look>,
+    /// Whether the look is for a collection that is not full.
+    waits_for_small: AtomicBool,
 }
 
 impl Heap {
     /// A collection begins. `suspended` is when the world was asked to stop.
     pub fn collection_started(&self, collected: CollectedGenerations<'_>, reason: GcReason, suspended: Nanos) {
-        // One that the program asks for just now is as good as ours.
-        if collected.contains(GcGeneration::GEN_2) && reason == GcReason::INDUCED {
+        let fits = match collected.contains(GcGeneration::GEN_2) {
+            // One that the program asks for just now is as good as ours.
+            true => reason == GcReason::INDUCED && !self.waits_for_small.load(Relaxed),
+            false => self.waits_for_small.load(Relaxed),
+        };
+        if fits {
             self.slot.begin(suspended);
         }
     }
@@ -81,28 +93,52 @@ impl Heap {
 
 /// A look that is under way.
 struct Look {
+    kind: LookKind,
     chunks: Chunks,
     classes: Ids,
     methods: Ids,
     strings: Option<Strings>,
+    /// What is read of tasks.
+    plans: Option<Arc<Plans>>,
+    /// What roots refer to, where nothing else is looked at: as many as there is room for, and the number of the others.
+    targets: Vec<usize>,
+    targets_lost: u64,
 }
 
 impl Look {
-    fn new(number: u32, outgoing: &Outgoing, strings: Option<Strings>, deadline: Nanos) -> Self {
+    fn new(
+        number: u32,
+        kind: LookKind,
+        outgoing: &Outgoing,
+        strings: Option<Strings>,
+        plans: Option<Arc<Plans>>,
+        deadline: Nanos,
+    ) -> Self {
+        let targets = if kind == LookKind::Roots { TARGETS } else { 0 };
         Self {
+            kind,
             chunks: Chunks::new(number, outgoing, deadline),
             classes: Ids::new(CLASSES),
             methods: Ids::new(METHODS),
             strings,
+            plans,
+            targets: Vec::with_capacity(targets),
+            targets_lost: 0,
         }
     }
 
     fn memory(&self) -> usize {
         let strings = if self.strings.is_some() { HASHES * size_of::<u64>() } else { 0 };
-        size_of::<Self>() + self.chunks.encoder.memory() + self.classes.memory() + self.methods.memory() + strings
+        let plans = self.plans.as_ref().map_or(0, |plans| plans.memory());
+        let ids = self.classes.memory() + self.methods.memory();
+        let targets = self.targets.capacity() * size_of::<usize>();
+        size_of::<Self>() + self.chunks.encoder.memory() + ids + strings + plans + targets
     }
 
     fn roots(&mut self, agent: &Agent, roots: Roots<'_>) {
+        if self.kind == LookKind::Histogram {
+            return;
+        }
         for root in roots.iter() {
             let Some(target) = root.object else { continue };
             if !self.chunks.has_room(agent) {
@@ -119,10 +155,37 @@ impl Look {
             }
             // The runtime's flags are those of the format.
             self.chunks.encoder.root(target.0 as u64, kind, root.flags.0 as u8, root.id as u64);
+            // What the root refers to is asked for its class, so it must be an object, and not something within one.
+            if self.kind == LookKind::Roots && root.flags.0 as u8 & heap::ROOT_INTERIOR == 0 {
+                self.target(target);
+            }
         }
     }
 
+    /// Keeps what a root refers to until it may be looked at, which is after the collection.
+    fn target(&mut self, target: RawObjectId) {
+        if self.targets.last() == Some(&target.0) {
+            return;
+        }
+        if self.targets.len() >= TARGETS {
+            if self.targets_lost == 0 {
+                // Many roots may refer to the same few objects.
+                self.targets.sort_unstable();
+                self.targets.dedup();
+            }
+            // Sorting again and again for little room would keep the world standing.
+            if self.targets.len() > TARGETS / 8 * 7 {
+                self.targets_lost += 1;
+                return;
+            }
+        }
+        self.targets.push(target.0);
+    }
+
     fn dependent(&mut self, agent: &Agent, references: DependentReferences<'_>) {
+        if self.kind != LookKind::All {
+            return;
+        }
         for reference in references.iter() {
             if reference.key.is_null() || reference.value.is_null() {
                 continue;
@@ -136,6 +199,12 @@ impl Look {
     }
 
     fn object(&mut self, agent: &Agent, object: RawObjectId, class: ClassId, references: &[RawObjectId]) -> bool {
+        let references = match self.kind {
+            LookKind::All => references,
+            LookKind::Histogram => &[],
+            // Roots were told before; the heap need not be walked.
+            LookKind::Roots => return false,
+        };
         // SAFETY: the runtime names objects that are where they will stay, and waits for this callback while the world
         // stands still.
         let id = unsafe { ObjectId::from_raw(object) };
@@ -153,8 +222,31 @@ impl Look {
             }
             self.chunks.encoder.reference(reference.0 as u64);
         }
+        if let Some(plan) = self.plans.as_ref().and_then(|plans| plans.of(class.0 as u64)) {
+            return self.task(agent, id, size, plan);
+        }
         if self.strings.as_ref().is_some_and(|strings| strings.class == class) {
             return self.string(agent, id, size);
+        }
+        true
+    }
+
+    /// Reads where a task stands.
+    fn task(&mut self, agent: &Agent, object: ObjectId<'_>, size: usize, plan: Plan) -> bool {
+        if !self.chunks.has_room(agent) {
+            return false;
+        }
+        let address = object.address() as u64;
+        // SAFETY: the object stays what and where it is while the world stands still, and has this size.
+        if let Some(state) = unsafe { read_field::<i32>(object, size, plan.state) } {
+            self.chunks.encoder.field(address, FIELD_STATE, u64::from(state as u32));
+        }
+        if !self.chunks.has_room(agent) {
+            return false;
+        }
+        // SAFETY: as above.
+        if let Some(next) = unsafe { read_field::<usize>(object, size, plan.continuation) } {
+            self.chunks.encoder.field(address, FIELD_CONTINUATION, next as u64);
         }
         true
     }
@@ -178,6 +270,20 @@ impl Look {
     /// told with those of generation 2.
     fn collection_finished(&mut self, agent: &Agent) {
         let info = agent.runtime.info();
+        self.targets.sort_unstable();
+        self.targets.dedup();
+        for target in std::mem::take(&mut self.targets) {
+            // SAFETY: the collection has ended, so that objects are where they will stay, and the world still stands.
+            let object = unsafe { ObjectId::from_raw(RawObjectId(target)) };
+            let (Ok(class), Ok(size)) = (info.class_of(object), info.object_size(object)) else { continue };
+            if !self.chunks.has_room(agent) {
+                return;
+            }
+            self.chunks.objects += 1;
+            if !self.chunks.encoder.object(target as u64, class.0 as u64, size as u64) {
+                self.classes.insert(class.0 as u64);
+            }
+        }
         for range in info.generation_bounds().unwrap_or_default() {
             let generation = u8::try_from(range.generation.0).unwrap_or(u8::MAX);
             if self.chunks.has_room(agent) {
@@ -195,6 +301,21 @@ impl Look {
             }
         }
     }
+}
+
+/// Reads a field of an object, if it lies within it. Offset 0 is none: the class stands there.
+///
+/// # Safety
+/// The object has `size` bytes with its header, and stays what and where it is meanwhile. Every bit pattern is a `T`.
+unsafe fn read_field<T: Copy>(object: ObjectId<'_>, size: usize, offset: u32) -> Option<T> {
+    let offset = offset as usize;
+    let end = offset.checked_add(size_of::<T>())?.checked_add(HEADER)?;
+    if offset < size_of::<usize>() || end > size {
+        return None;
+    }
+    let field = object.address().checked_add(offset)? as *const T;
+    // SAFETY: the field lies within the object, as was checked, and may hold any bits.
+    Some(unsafe { field.read_unaligned() })
 }
 
 /// What is known of strings.
@@ -225,8 +346,6 @@ impl Strings {
     /// # Safety
     /// The object is a string of `size` bytes, and stays what and where it is for as long as the result is used.
     unsafe fn units<'a>(&self, object: ObjectId<'a>, size: usize) -> Option<&'a [u16]> {
-        /// Bytes before an object's address that belong to it.
-        const HEADER: usize = 8;
         let (length_at, text_at) = (self.layout.length_offset as usize, self.layout.buffer_offset as usize);
         if size < HEADER + text_at || length_at + size_of::<u32>() > text_at {
             return None;
@@ -262,7 +381,8 @@ impl Strings {
 /// Takes the looks that are wanted.
 pub fn run(agent: &Arc<Agent>, outgoing: &Outgoing, settings: HeapSettings) {
     let Some(teller) = Teller::new(agent, outgoing, "looks at the heap") else { return };
-    let looker = Looker { agent, outgoing, teller, settings };
+    let machines = settings.tasks.then(Machines::default);
+    let mut looker = Looker { agent, outgoing, teller, settings, machines, gone: agent.modules_gone() };
     // The runtime would tell of each collection. Once the events were asked for while it attached, they may come and go.
     looker.teller.listen(looker.teller.quiet);
     let every = settings.every * 1_000_000_000;
@@ -295,34 +415,57 @@ struct Looker<'a> {
     outgoing: &'a Outgoing,
     teller: Teller<'a>,
     settings: HeapSettings,
+    /// What is known of tasks, where that is wanted.
+    machines: Option<Machines>,
+    /// How many modules had been unloaded when that was asked for.
+    gone: u64,
 }
 
 impl Looker<'_> {
-    fn look(&self, number: u32) -> io::Result<()> {
+    fn look(&mut self, number: u32) -> io::Result<()> {
         let agent = self.agent;
-        let strings = self.settings.strings.then(|| Strings::find(&agent.runtime)).flatten();
+        let kind = self.settings.kind;
+        let wants_strings = self.settings.strings && kind == LookKind::All;
+        let strings = wants_strings.then(|| Strings::find(&agent.runtime)).flatten();
         let reads_strings = strings.is_some();
         let time = clock::monotonic();
         self.teller.send([Record::HeapBegin { look: number, time }])?;
         let gone = agent.modules_gone();
-        let look = Look::new(number, self.outgoing, strings, time + self.settings.limit * 1_000_000_000);
+        if gone != self.gone {
+            // Which classes have gone is not known, and others may come in their places.
+            self.gone = gone;
+            self.machines.iter_mut().for_each(Machines::forget);
+        }
+        let plans = self.machines.as_ref().map(|machines| Arc::clone(&machines.plans));
+        let deadline = time + self.settings.limit * 1_000_000_000;
+        let look = Look::new(number, kind, self.outgoing, strings, plans, deadline);
         let memory = look.memory();
+        agent.heap.waits_for_small.store(kind == LookKind::Roots, Relaxed);
         agent.heap.slot.arm(Box::new(look), memory);
         // Whatever happens, the runtime must not be left telling.
         let forced = catch_unwind(AssertUnwindSafe(|| {
-            if self.teller.listen(self.teller.telling) {
-                agent.runtime.info().force_gc().map_err(Some)
-            } else {
-                Err(None)
+            if !self.teller.listen(self.teller.telling) {
+                return Err(None);
             }
+            if kind == LookKind::Roots {
+                self.teller.wait(deadline, || agent.heap.slot.is_told());
+                return Ok(());
+            }
+            agent.runtime.info().force_gc().map_err(Some)
         }));
-        self.teller.listen(self.teller.quiet);
+        // The rest of a collection that is being told has to come.
         let taken = agent.heap.slot.disarm();
+        self.teller.listen(self.teller.quiet);
         let (told, paused) = (taken.told, taken.paused);
         let Some(mut look) = taken.look else { return Ok(()) };
         look.chunks.finish()?;
         let complete = told && look.chunks.abort.is_none();
         let unnamed = self.teller.send_names(number, (&look.classes, &look.methods), gone, &mut HashSet::new())?;
+        look.plans = None;
+        let unplanned = match &mut self.machines {
+            Some(machines) => self.teller.send_machines(number, &look.classes, machines, gone)?,
+            None => 0,
+        };
         let reason = match (look.chunks.abort, forced) {
             (Some(Abort::Stopped), _) => Some("the recording was stopped".to_owned()),
             (Some(Abort::Late), _) => Some(format!("it took longer than {} s", self.settings.limit)),
@@ -332,9 +475,19 @@ impl Looker<'_> {
                 Counters::add(&agent.counters.panics, 1);
                 Some("a fault in clrscope".to_owned())
             }
+            _ if !told && kind == LookKind::Roots && agent.phase() == Phase::Stopping => {
+                Some("the recording was stopped".to_owned())
+            }
+            _ if !told && kind == LookKind::Roots => Some(format!(
+                "the program made no collection of its youngest objects within {} s, and roots alone are told at such a one; \
+                    a look at all objects forces a collection",
+                self.settings.limit
+            )),
             _ if !told => Some("the runtime made no full collection".to_owned()),
+            _ if look.targets_lost > 0 => Some(format!("the objects of {} roots", look.targets_lost)),
             _ if unnamed > 0 => Some(format!("the names of {unnamed} classes or methods")),
-            _ if self.settings.strings && !reads_strings => Some("what strings say".to_owned()),
+            _ if unplanned > 0 => Some(format!("where tasks of {unplanned} classes stand")),
+            _ if wants_strings && !reads_strings => Some("what strings say".to_owned()),
             _ => None,
         };
         let end =

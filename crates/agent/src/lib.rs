@@ -25,6 +25,7 @@ pub mod heap;
 pub mod launch;
 pub mod live_threads;
 pub mod looks;
+pub mod machines;
 pub mod memory;
 pub mod os;
 pub mod queue;

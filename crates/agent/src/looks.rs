@@ -2,6 +2,7 @@
 //! the way of what was told to clrscope.
 
 use crate::agent::{Agent, Phase};
+use crate::machines::Machines;
 use crate::os::clock;
 use crate::os::connection::Outgoing;
 use corprof::ids::{ClassId, FunctionId, ModuleId};
@@ -370,7 +371,9 @@ impl<'a> Teller<'a> {
                     None => unnamed += 1,
                 }
             }
-            self.put(&mut frame, &Record::HeapClasses { look: number, classes: named })?;
+            let count = named.len() as u64;
+            unnamed +=
+                if self.put(&mut frame, &Record::HeapClasses { look: number, classes: named })? { 0 } else { count };
         }
         let methods: Vec<u64> = methods.iter().filter(|method| !sent.contains(method)).collect();
         for part in methods.chunks(64) {
@@ -384,10 +387,29 @@ impl<'a> Teller<'a> {
                     None => unnamed += 1,
                 }
             }
-            self.put(&mut frame, &Record::HeapMethods { look: number, methods: named })?;
+            let count = named.len() as u64;
+            unnamed +=
+                if self.put(&mut frame, &Record::HeapMethods { look: number, methods: named })? { 0 } else { count };
         }
         frame.write_to(&mut self.outgoing.turn(CALM_LIMIT)?).map_err(io::Error::other)?;
         Ok(unnamed)
+    }
+
+    /// Learns where tasks of the classes that a look met keep their states, and sends where their methods wait; says of
+    /// how many classes that is not known because there are too many, or it took too long. `gone` as in [`Self::send_names`].
+    pub fn send_machines(&self, number: u32, classes: &Ids, machines: &mut Machines, gone: u64) -> io::Result<u64> {
+        let deadline = clock::monotonic() + NAMES_LIMIT;
+        let (mut frame, mut left_out) = (FrameBuilder::default(), 0);
+        for class in classes.iter() {
+            if self.agent.modules_gone() != gone || clock::monotonic() > deadline {
+                left_out += 1;
+            } else if let Some(machine) = machines.learn(&self.agent.runtime, &self.names, class) {
+                let fits = self.put(&mut frame, &Record::HeapMachines { look: number, machines: vec![machine] })?;
+                left_out += u64::from(!fits);
+            }
+        }
+        frame.write_to(&mut self.outgoing.turn(CALM_LIMIT)?).map_err(io::Error::other)?;
+        Ok(left_out + machines.left_out)
     }
 
     /// Name of the assembly that defines a class, or the elements of an array; empty if there is none.
@@ -407,13 +429,14 @@ impl<'a> Teller<'a> {
         known.entry(about.module).or_insert_with(name).clone()
     }
 
-    fn put(&self, frame: &mut FrameBuilder, record: &Record) -> io::Result<()> {
-        // A record of 64 names fits, whatever the names; should it not, the names are missing.
-        let _ = frame.push(record);
+    /// Adds a record to a frame, which is sent when it is full. False if the record is too large for any.
+    fn put(&self, frame: &mut FrameBuilder, record: &Record) -> io::Result<bool> {
+        // Names have a greatest length, so that 64 of them fit.
+        let fits = frame.push(record).is_ok();
         if frame.is_full() {
             frame.write_to(&mut self.outgoing.turn(CALM_LIMIT)?).map_err(io::Error::other)?;
         }
-        Ok(())
+        Ok(fits)
     }
 
     /// Sends records at once.

@@ -39,7 +39,7 @@ const BETWEEN: u64 = 1 << 12;
 const YOUNG: u8 = 1;
 /// Generations that are told apart: 0, 1, 2, large objects, pinned objects.
 const GENERATIONS: usize = 5;
-/// Longest wait for a collection before the thread looks around again; it only says how long one look may stay armed.
+/// How long one look waits for a collection at most, before the next one does.
 const PATIENCE: Nanos = 3_600_000_000_000;
 
 /// The collection that is told, or will be.
@@ -263,6 +263,8 @@ struct Look {
     deadline: Nanos,
     generation: u8,
     induced: bool,
+    /// Modules that had been unloaded by then.
+    gone: u64,
     before: [u64; GENERATIONS],
     /// When the first root or object was told; 0 before that.
     first: Nanos,
@@ -286,6 +288,7 @@ impl Look {
             deadline: Nanos::MAX,
             generation: 0,
             induced: false,
+            gone: 0,
             before: [0; GENERATIONS],
             first: 0,
             telling: 0,
@@ -313,7 +316,7 @@ impl Look {
 
     /// Where generations lie is as it was before only now.
     fn collection_started(&mut self, agent: &Agent, generation: u8, induced: bool) {
-        (self.generation, self.induced) = (generation, induced);
+        (self.generation, self.induced, self.gone) = (generation, induced, agent.modules_gone());
         for range in agent.runtime.info().generation_bounds().unwrap_or_default() {
             let Ok(number) = u8::try_from(range.generation.0) else { continue };
             // Large and pinned objects are collected with generation 2.
@@ -492,12 +495,6 @@ impl Looker<'_> {
         let agent = self.agent;
         look.restart(number);
         self.teller.send([Record::SurvivorsBegin { look: number }])?;
-        let gone = agent.modules_gone();
-        if gone != self.gone {
-            // What has been unloaded may come again with another meaning.
-            self.sent.clear();
-            self.gone = gone;
-        }
         let memory = look.memory();
         // First the events, then the look: of a collection that is under way it would see the end only.
         if !self.teller.listen(self.teller.telling) {
@@ -505,18 +502,25 @@ impl Looker<'_> {
         }
         agent.survivors.slot.arm(look, memory);
         self.teller.wait(clock::monotonic() + PATIENCE, || agent.survivors.slot.is_told());
-        self.teller.listen(self.teller.quiet);
         let begun = clock::thread_cpu();
+        // First the look, then the events: without them a collection that is under way would be told in part.
         let taken = agent.survivors.slot.disarm();
+        self.teller.listen(self.teller.quiet);
         let Some(mut look) = taken.look else { return Ok((None, 0)) };
         look.chunks.finish()?;
         let lost = look.places.lost > 0 || look.sums.lost > 0;
-        let complete = taken.told && look.chunks.abort.is_none() && !look.late && !lost;
-        let ids = (&look.classes, &look.methods);
+        let complete = taken.told && look.first != 0 && look.chunks.abort.is_none() && !look.late && !lost;
+        if look.gone != self.gone {
+            // What has been unloaded may come again with another meaning.
+            self.sent.clear();
+            self.gone = look.gone;
+        }
+        let (ids, gone) = ((&look.classes, &look.methods), look.gone);
         let unnamed = if taken.told { self.teller.send_names(number, ids, gone, &mut self.sent)? } else { 0 };
         let reason = match look.chunks.abort {
             Some(Abort::Stopped) => Some("the recording was stopped".to_owned()),
             _ if look.late => Some(format!("it took longer than {} ms", self.settings.limit / 1_000_000)),
+            _ if taken.told && look.first == 0 => Some("the runtime told nothing of it".to_owned()),
             _ if lost => Some("more was moved, or of more classes, than there is room for".to_owned()),
             _ if unnamed > 0 => Some(format!("the names of {unnamed} classes or methods")),
             _ => None,

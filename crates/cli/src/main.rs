@@ -14,6 +14,7 @@ mod heap;
 mod os;
 mod panics;
 mod recording;
+mod tasks;
 mod top;
 
 use clap::{Parser, Subcommand};
@@ -51,6 +52,7 @@ Examples:
   clrscope top MyApp
   clrscope heap 1234 --type Order
   clrscope leaks 1234 --looks 4 --every 30s
+  clrscope async MyApp
   clrscope deadlocks MyApp
   clrscope il MyApp.dll --method Main
 ";
@@ -66,6 +68,7 @@ enum Command {
     Top(commands::top::Args),
     Heap(commands::heap::Args),
     Leaks(leaks::Args),
+    Async(commands::tasks::Args),
     Deadlocks(deadlocks::Args),
     Il(il::Args),
     Completions(completions::Args),
@@ -84,6 +87,7 @@ impl Command {
             Self::Top(args) => commands::top::run(args),
             Self::Heap(args) => commands::heap::run(args),
             Self::Leaks(args) => leaks::run(args),
+            Self::Async(args) => commands::tasks::run(args),
             Self::Deadlocks(args) => deadlocks::run(args),
             Self::Il(args) => il::run(args),
             Self::Completions(args) => completions::run(args),

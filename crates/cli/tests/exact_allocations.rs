@@ -95,7 +95,7 @@ fn a_real_application_lives_and_answers() {
     let report = Report::of(&output);
     assert_eq!(report.0["recording"]["dropped"], 0, "{}", report.0["observer"]);
     let found = types(&report);
-    assert!(found.len() > 500 && found["string"].0 > 10_000 && found["byte[]"].1 > 100_000, "{found:#?}");
+    assert!(found.len() > 500 && found["System.String"].0 > 10_000 && found["byte[]"].1 > 100_000, "{found:#?}");
     let unnamed = found.keys().filter(|ty| ty.starts_with("[un")).count();
     assert_eq!(unnamed, 0, "{found:#?}");
 }

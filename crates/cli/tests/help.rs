@@ -3,7 +3,7 @@ mod common;
 
 use common::run;
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "ps",
     "profilers",
     "record",
@@ -13,6 +13,7 @@ const COMMANDS: [&str; 13] = [
     "top",
     "heap",
     "leaks",
+    "async",
     "deadlocks",
     "il",
     "completions",
@@ -88,6 +89,7 @@ fn profilers_are_those_of_the_registry() {
             "transitions",
             "jit",
             "loads",
+            "async",
             "exact-allocations"
         ]
     );

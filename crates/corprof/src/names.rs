@@ -577,7 +577,9 @@ impl NameResolver {
                     (base, "", Vec::new())
                 }
             };
-            let name = Arc::<str>::from(format!("{base}{brackets}{inner}"));
+            let mut name = format!("{base}{brackets}{inner}");
+            cut(&mut name);
+            let name = Arc::<str>::from(name);
             let entry =
                 ClassEntry { full_name: Arc::clone(&name), name, brackets: base.len(), canonical: false, modules };
             return Ok(self.classes.put(class, entry));
@@ -596,10 +598,12 @@ impl NameResolver {
             self.write_argument(out, info.type_arguments.get(index).copied(), param, depth + 1, &mut modules);
         };
         type_name.write_full(&mut full_name, count, &mut argument);
+        cut(&mut full_name);
         let full_name = Arc::<str>::from(full_name);
         let name = if type_name.has_short_form(count) {
             let mut name = String::new();
             type_name.write(&mut name, count, &mut argument);
+            cut(&mut name);
             name.into()
         } else {
             Arc::clone(&full_name)
@@ -618,6 +622,10 @@ impl NameResolver {
         depth: u32,
         modules: &mut Vec<ModuleId>,
     ) {
+        // A type that has itself as an argument twice doubles its name at each level.
+        if out.len() > MAX_LENGTH {
+            return;
+        }
         let Some(argument) = argument else {
             out.push_str(param);
             return;
@@ -756,6 +764,15 @@ impl NameResolver {
     }
 }
 
+/// Ends a name that has become too long with `…`.
+fn cut(name: &mut String) {
+    if name.len() > MAX_LENGTH {
+        let end = (0..=MAX_LENGTH).rev().find(|end| name.is_char_boundary(*end)).unwrap_or(0);
+        name.truncate(end);
+        name.push('…');
+    }
+}
+
 /// `[]`, `[,]`, `[,,]` …
 fn brackets(rank: u32) -> String {
     // The runtime allows 32 dimensions; a signature may claim more.
@@ -856,6 +873,19 @@ mod tests {
     fn ranks() {
         assert_eq!([brackets(0), brackets(1), brackets(3)], ["[]", "[]", "[,,]"]);
         assert_eq!(brackets(u32::MAX).len(), 33);
+    }
+
+    #[test]
+    fn long_names_are_cut_between_letters() {
+        for (letter, kept) in [("a", MAX_LENGTH), ("é", MAX_LENGTH), ("€", MAX_LENGTH / 3 * 3)] {
+            let mut name = letter.repeat(MAX_LENGTH / letter.len());
+            let whole = name.clone();
+            cut(&mut name);
+            assert_eq!(name, whole);
+            name.push_str(&letter.repeat(2));
+            cut(&mut name);
+            assert_eq!((name.len(), name.ends_with('…')), (kept + '…'.len_utf8(), true));
+        }
     }
 
     #[test]

@@ -1,21 +1,26 @@
 //! `stuck-task`: asynchronous methods wait for what does not come.
 
 use crate::{Evidence, Finding, Limits, Rule, Threshold, finding::severity};
-use heap::AsyncStack;
+use heap::{AsyncStack, Cause};
 use symbols::demangle_compiler_names;
 
 pub const RULE: Rule = Rule {
     id: "stuck-task",
     summary: "Asynchronous methods of one kind wait, and none of them has gone on in all of the look",
     needs: &["heap"],
-    thresholds: &[Threshold { name: "tasks", help: "Methods that await each other in the same way, and have not gone on", default: 20.0 }],
+    thresholds: &[Threshold {
+        name: "tasks",
+        help: "Methods that await each other in the same way, and have not gone on",
+        default: 20.0,
+    }],
     look,
 };
 
 fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
     let Some((first, last)) = seen.heap.and_then(|heap| heap.tasks) else { return Vec::new() };
     let stuck = last.stacks.iter().filter_map(|stack| {
-        let before = first.stacks.iter().find(|one| (&one.machines, &one.awaits) == (&stack.machines, &stack.awaits))?;
+        let before =
+            first.stacks.iter().find(|one| (&one.machines, &one.awaits) == (&stack.machines, &stack.awaits))?;
         let stuck = before.count.min(stack.old);
         (stuck as f64 >= limits.get("tasks") && is_suspect(stack)).then_some((stack, before, stuck))
     });
@@ -23,8 +28,10 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         .map(|(stack, before, stuck)| {
             let methods: Vec<String> = stack.machines.iter().map(|machine| method(machine)).collect();
             let leaf = methods.first().cloned().unwrap_or_default();
-            let mut evidence =
-                vec![format!("{} at first, {} at last, of which {} have waited all the time", before.count, stack.count, stuck)];
+            let mut evidence = vec![format!(
+                "{} at first, {} at last, of which {} have waited all the time",
+                before.count, stack.count, stuck
+            )];
             if let Some((_, above)) = methods.split_first()
                 && !above.is_empty()
             {
@@ -50,8 +57,9 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
 /// framework waits for connections without end by design.
 fn is_suspect(stack: &AsyncStack) -> bool {
     let own = |machine: &String| !["System.", "Microsoft."].iter().any(|prefix| machine.starts_with(prefix));
-    let awaits = stack.awaits.as_deref();
-    stack.machines.first().is_some_and(own) && awaits.is_some_and(|awaits| !awaits.contains("DelayPromise"))
+    let by_somebody =
+        matches!(stack.cause, Cause::CompletionSource | Cause::Promise | Cause::Semaphore | Cause::Work | Cause::Tasks);
+    stack.machines.first().is_some_and(own) && by_somebody
 }
 
 /// The method that a compiler made a state machine of.

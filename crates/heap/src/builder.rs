@@ -57,6 +57,8 @@ pub struct SnapshotBuilder {
     root_names: HashMap<u64, String>,
     generations: Vec<Generation>,
     dependents: Vec<(u64, u64)>,
+    states: Vec<(u64, i32)>,
+    continuations: Vec<(u64, u64)>,
     strings: StringColumns,
     gaps: Gaps,
     /// The last object did not fit, so its references are not wanted.
@@ -84,6 +86,8 @@ impl SnapshotBuilder {
             root_names: HashMap::new(),
             generations: Vec::new(),
             dependents: Vec::new(),
+            states: Vec::new(),
+            continuations: Vec::new(),
             strings: StringColumns::default(),
             gaps: Gaps::default(),
             skipping: false,
@@ -93,7 +97,8 @@ impl SnapshotBuilder {
     /// Bytes that the analysis would need for what is here.
     fn needed(&self) -> u64 {
         let objects = self.addresses.len() as u64;
-        let others = (self.roots.len() + self.dependents.len()) as u64 + self.strings.len();
+        let fields = self.states.len() + self.continuations.len();
+        let others = (self.roots.len() + self.dependents.len() + fields) as u64 + self.strings.len();
         let analysis = objects * PER_OBJECT + self.references * PER_REFERENCE;
         let in_memory = (self.references * 8).saturating_sub(self.targets.spooled());
         let building = objects * PER_OBJECT_BUILDING + in_memory + self.references * 4;
@@ -169,6 +174,20 @@ impl SnapshotBuilder {
     pub fn dependent_handle(&mut self, key: u64, value: u64) {
         if self.fits_one_more() {
             self.dependents.push((key, value));
+        }
+    }
+
+    /// Where the asynchronous method of an object stands, as its compiler counts.
+    pub fn state(&mut self, object: u64, state: i32) {
+        if self.fits_one_more() {
+            self.states.push((object, state));
+        }
+    }
+
+    /// What goes on when a task has completed: the address of an object, 0 for nothing.
+    pub fn continuation(&mut self, task: u64, next: u64) {
+        if self.fits_one_more() {
+            self.continuations.push((task, next));
         }
     }
 
@@ -254,8 +273,17 @@ impl SnapshotBuilder {
             &mut self.gaps,
         );
         let (types, type_table) = self.types(classes);
+        let find = |address: u64| index.find(&addresses, address);
+        let mut states: Vec<(NodeId, i32)> =
+            self.states.iter().filter_map(|(object, state)| Some((find(*object)?, *state))).collect();
+        states.sort_unstable();
+        let mut continuations: Vec<(NodeId, Option<NodeId>)> =
+            self.continuations.iter().filter_map(|(task, next)| Some((find(*task)?, find(*next)))).collect();
+        continuations.sort_unstable();
 
         let mut snapshot = Snapshot {
+            states,
+            continuations,
             types,
             sizes,
             big: self.big.iter().filter_map(|(at, size)| Some((index.find(&addresses, *at)?, *size))).collect(),

@@ -9,6 +9,7 @@
 //! - [`Paths`]: shortest paths from roots, and by which kinds of path the objects of a type are held;
 //! - [`Tasks`]: asynchronous methods that wait, and who awaits whom;
 //! - [`growth`]: what grows from snapshot to snapshot, and whether that is more than chance;
+//! - [`Brief`]: the same of looks that told only objects, or only roots;
 //! - [`SurvivorSums`]: what survived one collection, and what holds it;
 //! - [`Report`]: all of it in a form for people and programs;
 //! - [`gcdump`]: files of `dotnet-gcdump` and PerfView, both ways.
@@ -17,6 +18,7 @@
 //! [`MemoryBudget`]: what does not fit is left out, counted, and the snapshot says that it is not complete.
 #![forbid(unsafe_code)]
 
+mod brief;
 mod builder;
 mod dominators;
 pub mod gcdump;
@@ -31,6 +33,7 @@ mod survivors;
 mod targets;
 mod tasks;
 
+pub use brief::{Brief, BriefRow, BriefTotals, RootTypeRow, brief};
 pub use builder::{MemoryBudget, SnapshotBuilder};
 pub use dominators::Dominators;
 pub use histogram::{Histogram, TypeCounts};
@@ -40,9 +43,9 @@ pub use report::{
     RootRow, SCHEMA, Step, StringRow, Strings, Suspect, Totals, TypeDetail, TypeRow, leaks, report,
 };
 pub use snapshot::{
-    GENERATIONS, Gaps, Generation, NodeId, Root, RootKind, Snapshot, SnapshotEnd, SnapshotRoot, TypeId, TypeInfo,
-    generation_name,
+    Extent, GENERATIONS, Gaps, Generation, NodeId, Root, RootKind, Snapshot, SnapshotEnd, SnapshotRoot, TypeId,
+    TypeInfo, generation_name,
 };
 pub use strings::{DuplicateString, StringStatistics};
 pub use survivors::{HeldSurvivors, Holder, SurvivorBuilder, SurvivorCount, SurvivorSums};
-pub use tasks::{AsyncStack, Tasks};
+pub use tasks::{AsyncStack, Cause, Tasks, blocks_a_thread, is_link, machine_of};

@@ -278,14 +278,7 @@ pub fn report(snapshot: &Snapshot, options: &ReportOptions) -> Report {
             reached_objects: reached.0,
             reached_bytes: reached.1,
         },
-        generations: (0..GENERATIONS)
-            .map(|generation| GenerationRow {
-                name: generation_name(generation),
-                objects: total.count_by_generation[generation],
-                bytes: total.bytes_by_generation[generation],
-            })
-            .filter(|row| row.objects > 0)
-            .collect(),
+        generations: generation_rows(total),
         roots: root_rows(snapshot),
         types: top(&types),
         retaining_types: top(&by_retained),
@@ -395,7 +388,18 @@ impl Rows<'_> {
     }
 }
 
-fn root_rows(snapshot: &Snapshot) -> Vec<RootRow> {
+pub(crate) fn generation_rows(total: &TypeCounts) -> Vec<GenerationRow> {
+    (0..GENERATIONS)
+        .map(|generation| GenerationRow {
+            name: generation_name(generation),
+            objects: total.count_by_generation[generation],
+            bytes: total.bytes_by_generation[generation],
+        })
+        .filter(|row| row.objects > 0)
+        .collect()
+}
+
+pub(crate) fn root_rows(snapshot: &Snapshot) -> Vec<RootRow> {
     let rows = RootKind::ALL.into_iter().map(|kind| {
         let mut row = RootRow { kind, roots: 0, pinned: 0, weak: 0, objects: 0 };
         let mut last = None;

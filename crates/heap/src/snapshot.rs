@@ -83,6 +83,19 @@ pub fn generation_name(generation: usize) -> &'static str {
     ["gen0", "gen1", "gen2", "loh", "poh", "frozen"].get(generation).copied().unwrap_or("unknown")
 }
 
+/// What a look was meant to tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Extent {
+    /// Everything.
+    #[default]
+    All,
+    /// Objects, without references and roots.
+    Histogram,
+    /// Roots and the objects that they refer to.
+    Roots,
+}
+
 /// What is known of a whole snapshot at its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotEnd {
@@ -92,7 +105,9 @@ pub struct SnapshotEnd {
     pub unix_ms: u64,
     /// How long the process stood still for it, where that was measured.
     pub pause_ns: Option<u64>,
-    /// Whether all objects are in it.
+    /// What was looked at.
+    pub extent: Extent,
+    /// Whether all of that is in it.
     pub complete: bool,
     /// If not, why; for people.
     pub reason: String,
@@ -172,6 +187,10 @@ pub struct Snapshot {
     /// Disjoint, in the order of addresses: first node, node behind the last one, generation.
     pub(crate) generations: Vec<(NodeId, NodeId, u8)>,
     pub(crate) generation_ranges: Vec<Generation>,
+    /// By node.
+    pub(crate) states: Vec<(NodeId, i32)>,
+    /// By node.
+    pub(crate) continuations: Vec<(NodeId, Option<NodeId>)>,
     pub(crate) strings: StringStatistics,
     pub(crate) end: SnapshotEnd,
     pub(crate) gaps: Gaps,
@@ -267,6 +286,19 @@ impl Snapshot {
             Some((_, end, generation)) if node < end => usize::from(generation).min(GENERATIONS - 1),
             _ => GENERATIONS - 1,
         }
+    }
+
+    /// Where an asynchronous method stands, as its compiler counts: that of the box around its state machine, or of a
+    /// state machine that is an object of its own. `None` where that was not read.
+    pub fn state_of(&self, node: NodeId) -> Option<i32> {
+        let at = self.states.binary_search_by_key(&node, |(node, _)| *node).ok()?;
+        Some(self.states[at].1)
+    }
+
+    /// What goes on when a task has completed: an object, or nothing so far. `None` where that was not read.
+    pub fn continuation_of(&self, node: NodeId) -> Option<Option<NodeId>> {
+        let at = self.continuations.binary_search_by_key(&node, |(node, _)| *node).ok()?;
+        Some(self.continuations[at].1)
     }
 
     /// Strings whose content was compared.

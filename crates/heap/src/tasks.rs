@@ -1,4 +1,6 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use serde::Serialize;
 
 use crate::snapshot::{NodeId, Snapshot, TypeId};
 
@@ -6,33 +8,76 @@ use crate::snapshot::{NodeId, Snapshot, TypeId};
 ///
 /// The runtime keeps such a method as an object, a box around its state machine that is the task of the method as well
 /// (`AsyncTaskMethodBuilder<T>.AsyncStateMachineBox<M>`). Whoever awaits it refers to it by an awaiter, and is referred
-/// to by it as what goes on after it: two boxes that refer to each other are a method and one that awaits it.
+/// to by it as what goes on after it (`Task.m_continuationObject`). Where that field was read, it says who awaits whom;
+/// where not, two boxes that refer to each other are a method and one that awaits it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tasks {
-    /// Methods that wait.
+    /// Methods that wait, or run after they have waited.
     pub pending: u64,
+    /// Them by the type of their state machine, most first.
+    pub by_machine: Vec<(String, u64)>,
     /// Them by who awaits whom, most frequent first.
     pub stacks: Vec<AsyncStack>,
+    /// Stacks that are not among them: there were too many.
+    pub left_out: u64,
 }
 
 /// Methods that await each other in the same way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AsyncStack {
-    /// Types of the state machines, from the method that waits to the one that no other awaits.
+    /// Types of the state machines, from the method that waits to the one that no other awaits. Among them are types of
+    /// tasks that wait for others (`WhenAll`), and of what a thread blocks on that waits for a task; see [`is_link`].
     pub machines: Vec<String>,
+    /// Where each of them stands, as its compiler counts: below zero it runs, or has not begun. `None` where that was not read.
+    pub states: Vec<Option<i32>>,
     /// Type of the task that the first one waits for, where it is one that is no method: of a
-    /// `TaskCompletionSource`, of a delay.
+    /// `TaskCompletionSource`, of a delay; or of what else it waits for.
     pub awaits: Option<String>,
+    /// What kind that is.
+    pub cause: Cause,
     /// How many there are.
     pub count: u64,
     /// How many of them have lived through two collections at least.
     pub old: u64,
+    /// There are more methods behind the first one: the stack is too deep.
+    pub cut: bool,
 }
 
-/// What the name of every box has in it, before the type of the state machine.
-const BOX: &str = "+AsyncStateMachineBox<";
-/// The same in Debug builds of the base library's builder.
-const DEBUG_BOX: &str = "+DebugFinalizableAsyncStateMachineBox<";
+/// What the method at the leaf of a stack waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// A `TaskCompletionSource` that nobody has completed.
+    CompletionSource,
+    /// A task of another kind that somebody has to complete.
+    Promise,
+    /// Time: `Task.Delay`, a timer.
+    Delay,
+    /// A `SemaphoreSlim`.
+    Semaphore,
+    /// Work that was given to the thread pool, as by `Task.Run`.
+    Work,
+    /// Other tasks, which are not known: `WhenAll`, `WhenAny`, `ContinueWith`.
+    Tasks,
+    /// A channel.
+    Channel,
+    /// A pipe.
+    Pipe,
+    /// The network.
+    Network,
+    /// A file or stream.
+    Stream,
+    /// An object of another type.
+    Other,
+    /// Nothing: it runs, or is about to.
+    Running,
+    /// Not known.
+    Unknown,
+}
+
+/// What the name of every box has in it, before the type of the state machine: those of tasks, the same in programs that
+/// look for forgotten tasks, and those of pooled `ValueTask`s.
+const BOXES: [&str; 3] = ["+AsyncStateMachineBox<", "+DebugFinalizableAsyncStateMachineBox<", "+StateMachineBox<"];
 
 /// Methods in one stack at most.
 const DEEPEST: usize = 512;
@@ -40,93 +85,455 @@ const DEEPEST: usize = 512;
 /// References of one box that are looked at.
 const MOST_REFERENCES: usize = 256;
 
-/// The state machine in the name of a box.
-fn machine(name: &str) -> Option<&str> {
-    let (_, after) = name.split_once(BOX).or_else(|| name.split_once(DEBUG_BOX))?;
+/// Objects between a task and who awaits it, at most: a list, its array, what remembers a context, a delegate.
+const FARTHEST: u8 = 4;
+/// Of those that await one task, so many are found.
+const MOST_AWAITERS: usize = 1 << 20;
+
+/// Steps from method to method in all, of those that no other awaits. Where many await many, there are more stacks than
+/// anybody could look at.
+const MOST_STEPS: u64 = 16 << 20;
+
+/// The type of the state machine, from the name of the type of a box; `None` for other types.
+pub fn machine_of(name: &str) -> Option<&str> {
+    let (_, after) = BOXES.iter().find_map(|part| name.split_once(part))?;
     after.strip_suffix('>')
 }
 
 /// Whether objects of a type are tasks, but no methods.
 fn is_task(name: &str) -> bool {
     let Some(kind) = name.strip_prefix("System.Threading.Tasks.Task") else {
-        return name == "System.Threading.SemaphoreSlim+TaskNode";
+        return name == "System.Threading.SemaphoreSlim+TaskNode" || is_link(name);
     };
-    kind.is_empty() || kind.starts_with('<') || (kind.starts_with('+') && kind.contains("Promise"))
+    kind.is_empty() || kind.starts_with('<') || (kind.starts_with('+') && kind.contains("Promise")) || is_link(name)
 }
 
-/// A method that waits.
-struct Pending {
-    node: NodeId,
-    /// Those that it refers to and that refer to it, by their places among all.
-    near: Vec<usize>,
+/// Whether objects of a type wait for tasks without being methods: other tasks (`WhenAll`, `ContinueWith`), or what a thread
+/// blocks on that waits for a task.
+pub fn is_link(name: &str) -> bool {
+    let Some(kind) = name.strip_prefix("System.Threading.Tasks.") else { return false };
+    let of = |part: &str| kind.contains(part);
+    (of("WhenA") && of("Promise"))
+        || of("CompleteOnInvokePromise")
+        || kind.starts_with("UnwrapPromise")
+        || of("+CancellationPromise")
+        || (kind.starts_with("Continuation") && of("TaskFrom"))
+        || blocks_a_thread(name)
+}
+
+/// Whether a thread blocks on objects of a type until a task has completed: `Task.Wait`, `Task.Result`.
+pub fn blocks_a_thread(name: &str) -> bool {
+    name == "System.Threading.Tasks.Task+SetOnInvokeMres"
+}
+
+/// What objects of a type are for who awaits whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A method.
+    Method,
+    /// Waits for tasks, and is no method.
+    Link,
+    /// Any other task.
+    Task,
+    /// Stands between a task and who awaits it.
+    Way,
+    /// The mark of tasks that have completed.
+    Mark,
+    /// A `TaskCompletionSource`.
+    Source,
+    /// Something of the framework's that may be waited for.
+    Waitable,
+    Other,
+}
+
+impl Kind {
+    fn of(name: &str) -> Self {
+        let tasks = |name: &str| name.strip_prefix("System.Threading.Tasks.").map(str::to_owned);
+        match name {
+            "object" | "System.Object" => Self::Mark,
+            "System.Action"
+            | "object[]"
+            | "System.Object[]"
+            | "System.Collections.Generic.List<object>"
+            | "System.Collections.Generic.List<System.Object>"
+            | "System.Runtime.CompilerServices.AsyncMethodBuilderCore+ContinuationWrapper" => Self::Way,
+            _ if machine_of(name).is_some() => Self::Method,
+            _ if is_link(name) => Self::Link,
+            _ if is_task(name) => Self::Task,
+            _ => match tasks(name) {
+                Some(kind) if kind.starts_with("TaskCompletionSource") => Self::Source,
+                Some(kind) if kind.contains("TaskContinuation") => Self::Way,
+                _ if is_waitable(name) => Self::Waitable,
+                _ => Self::Other,
+            },
+        }
+    }
+}
+
+/// Whether a type may be one that a `ValueTask` stands for. Who refers to such an object is referred to by it; so is who has its
+/// own task in a field, which is why not any type will do.
+fn is_waitable(name: &str) -> bool {
+    let framework = name.starts_with("System.") || name.starts_with("Microsoft.");
+    let collection = name.starts_with("System.Collections.") || name.ends_with(']');
+    let named = ["ValueTaskSource", "Awaiter", "Awaitable"].iter().any(|part| name.contains(part));
+    named || (framework && !collection)
+}
+
+/// What kind of thing a type is to be waited for.
+fn cause_of(name: &str) -> Cause {
+    let of = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+    match name {
+        _ if of(&["DelayPromise", "Timer"]) => Cause::Delay,
+        _ if of(&["Semaphore"]) => Cause::Semaphore,
+        _ if is_link(name) => Cause::Tasks,
+        _ if name.starts_with("System.Threading.Channels.") => Cause::Channel,
+        _ if of(&["System.IO.Pipelines."]) => Cause::Pipe,
+        _ if of(&["Socket", "System.Net.", "Kestrel", "Http"]) => Cause::Network,
+        _ if of(&["System.IO.", "FileHandle", "RandomAccess"]) => Cause::Stream,
+        _ if is_task(name) => Cause::Promise,
+        _ => Cause::Other,
+    }
+}
+
+/// Who awaits whom in a snapshot.
+struct Graph<'a> {
+    snapshot: &'a Snapshot,
+    kinds: Vec<Kind>,
+    /// Tasks of a `TaskCompletionSource`.
+    completed_by_source: HashSet<NodeId>,
+    /// Who awaits, and what: in order.
+    awaits: Vec<(NodeId, NodeId)>,
+}
+
+impl<'a> Graph<'a> {
+    fn kind(&self, node: NodeId) -> Kind {
+        self.kinds.get(self.snapshot.type_of(node) as usize).copied().unwrap_or(Kind::Other)
+    }
+
+    fn name(&self, node: NodeId) -> &'a str {
+        self.snapshot.types().get(self.snapshot.type_of(node) as usize).map_or("", |info| info.name.as_str())
+    }
+
+    fn references(&self, node: NodeId) -> impl Iterator<Item = NodeId> + use<'a> {
+        self.snapshot.references(node).iter().take(MOST_REFERENCES).copied()
+    }
+
+    /// Whether a task has completed, as far as is known.
+    fn has_completed(&self, node: NodeId) -> bool {
+        match self.snapshot.continuation_of(node) {
+            Some(Some(next)) => self.kind(next) == Kind::Mark,
+            Some(None) => false,
+            None => self.references(node).any(|to| self.kind(to) == Kind::Mark),
+        }
+    }
+
+    /// Whether a method has begun and not ended. One that has ended refers to nothing any more, but for a mark that it has,
+    /// and its result.
+    fn is_pending(&self, node: NodeId) -> bool {
+        let ended = match self.snapshot.continuation_of(node) {
+            Some(Some(next)) => self.kind(next) == Kind::Mark,
+            _ => false,
+        };
+        !ended && self.references(node).any(|to| self.kind(to) != Kind::Mark)
+    }
+
+    /// Where a method stands.
+    fn state(&self, node: NodeId) -> Option<i32> {
+        self.snapshot.state_of(node).or_else(|| {
+            // A state machine that is an object of its own.
+            let own = machine_of(self.name(node))?;
+            self.references(node).filter(|to| self.name(*to) == own).find_map(|to| self.snapshot.state_of(to))
+        })
+    }
+
+    /// Methods and links that are reached from what goes on after a task.
+    fn behind(&self, from: impl Iterator<Item = NodeId>, found: &mut Vec<NodeId>) {
+        found.clear();
+        let mut todo: Vec<(NodeId, u8)> = from.map(|node| (node, 0)).collect();
+        while let Some((node, far)) = todo.pop() {
+            match self.kind(node) {
+                Kind::Method | Kind::Link => found.push(node),
+                Kind::Way if far < FARTHEST && found.len() < MOST_AWAITERS => {
+                    todo.extend(self.snapshot.references(node).iter().take(MOST_AWAITERS).map(|to| (*to, far + 1)));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Finds who awaits whom.
+    fn connect(&mut self, pending: &[NodeId]) {
+        let mut awaits = Vec::new();
+        let mut found = Vec::new();
+        for node in self.snapshot.nodes() {
+            let kind = self.kind(node);
+            let is_one = matches!(kind, Kind::Link | Kind::Task)
+                || (kind == Kind::Method && pending.binary_search(&node).is_ok());
+            if !is_one {
+                continue;
+            }
+            match self.snapshot.continuation_of(node) {
+                Some(next) => {
+                    self.behind(next.into_iter(), &mut found);
+                    awaits.extend(found.iter().map(|awaiter| (*awaiter, node)));
+                }
+                // What refers to what does not say who awaits whom, but a plain task awaits nobody.
+                None if kind != Kind::Method => {
+                    self.behind(self.references(node), &mut found);
+                    found.retain(|one| self.kind(*one) == Kind::Method && self.references(*one).any(|to| to == node));
+                    awaits.extend(found.iter().map(|awaiter| (*awaiter, node)));
+                }
+                None => {}
+            }
+        }
+        awaits.retain(|(awaiter, node)| {
+            awaiter != node && (self.kind(*awaiter) == Kind::Link || pending.binary_search(awaiter).is_ok())
+        });
+        awaits.sort_unstable();
+        awaits.dedup();
+        self.awaits = awaits;
+        self.guess(pending);
+    }
+
+    /// Connects methods of which it was not read who awaits them: two that refer to each other are a method and one that
+    /// awaits it. Those that wait for something else are the ends where waiting begins; then the ends of what is left; then
+    /// what has no end.
+    fn guess(&mut self, pending: &[NodeId]) {
+        let unread: Vec<NodeId> =
+            pending.iter().copied().filter(|node| self.snapshot.continuation_of(*node).is_none()).collect();
+        let place = |node: NodeId| unread.binary_search(&node).ok();
+        let near: Vec<Vec<usize>> = unread
+            .iter()
+            .map(|&node| {
+                let both = |to: &NodeId| *to != node && self.references(*to).any(|back| back == node);
+                let mut near: Vec<usize> = self.references(node).filter(both).filter_map(place).collect();
+                near.sort_unstable();
+                near.dedup();
+                near
+            })
+            .collect();
+        let has_leaf: Vec<bool> =
+            unread.iter().map(|node| !self.awaited_by(*node).is_empty() || self.leaf(*node).0.is_some()).collect();
+        let mut seen = vec![false; unread.len()];
+        let mut todo: VecDeque<usize> = VecDeque::new();
+        let mut guessed = Vec::new();
+        for pass in 0..3 {
+            for first in 0..unread.len() {
+                let begins = match pass {
+                    0 => has_leaf[first],
+                    1 => near[first].len() <= 1,
+                    _ => true,
+                };
+                if !begins || seen[first] {
+                    continue;
+                }
+                seen[first] = true;
+                todo.push_back(first);
+                // Of what has no end, one begins for all that hang together.
+                if pass < 2 {
+                    continue;
+                }
+                self.spread(&unread, &near, &has_leaf, &mut seen, &mut todo, &mut guessed);
+            }
+            self.spread(&unread, &near, &has_leaf, &mut seen, &mut todo, &mut guessed);
+        }
+        self.awaits.append(&mut guessed);
+        self.awaits.sort_unstable();
+        self.awaits.dedup();
+    }
+
+    fn spread(
+        &self,
+        unread: &[NodeId],
+        near: &[Vec<usize>],
+        has_leaf: &[bool],
+        seen: &mut [bool],
+        todo: &mut VecDeque<usize>,
+        guessed: &mut Vec<(NodeId, NodeId)>,
+    ) {
+        while let Some(at) = todo.pop_front() {
+            for &next in &near[at] {
+                if !seen[next] && !has_leaf[next] {
+                    seen[next] = true;
+                    guessed.push((unread[next], unread[at]));
+                    todo.push_back(next);
+                }
+            }
+        }
+    }
+
+    /// What a method or link awaits.
+    fn awaited_by(&self, node: NodeId) -> &[(NodeId, NodeId)] {
+        let from = self.awaits.partition_point(|(awaiter, _)| *awaiter < node);
+        let length = self.awaits[from..].partition_point(|(awaiter, _)| *awaiter == node);
+        &self.awaits[from..from + length]
+    }
+
+    /// What a method or link waits for that awaits nothing itself.
+    fn leaf(&self, node: NodeId) -> (Option<NodeId>, Cause) {
+        match self.kind(node) {
+            Kind::Task => return (Some(node), self.cause_of_task(node)),
+            Kind::Link => return (Some(node), Cause::Tasks),
+            _ => {}
+        }
+        if self.state(node).is_some_and(|state| state < 0) {
+            return (None, Cause::Running);
+        }
+        let task = |to: &NodeId| matches!(self.kind(*to), Kind::Task | Kind::Link) && !self.has_completed(*to);
+        if let Some(task) = self.references(node).find(task) {
+            return (Some(task), self.cause_of_task(task));
+        }
+        let waits = |to: &NodeId| {
+            *to != node && self.kind(*to) == Kind::Waitable && self.references(*to).any(|back| back == node)
+        };
+        match self.references(node).find(waits) {
+            Some(other) => (Some(other), cause_of(self.name(other))),
+            None => (None, Cause::Unknown),
+        }
+    }
+
+    fn cause_of_task(&self, task: NodeId) -> Cause {
+        match cause_of(self.name(task)) {
+            Cause::Promise if self.completed_by_source.contains(&task) => Cause::CompletionSource,
+            Cause::Promise => {
+                let next = self.snapshot.continuation_of(task).flatten();
+                let is_work = |to: NodeId| {
+                    let name = self.name(to);
+                    Some(to) != next && (name.starts_with("System.Func<") || name.starts_with("System.Action"))
+                };
+                let is_work = next.is_some() && self.references(task).any(is_work);
+                if is_work { Cause::Work } else { Cause::Promise }
+            }
+            cause => cause,
+        }
+    }
+}
+
+/// What is the same in stacks that count as one.
+#[derive(PartialEq, Eq, Hash)]
+struct Shape {
+    /// From the root on.
+    methods: Vec<(TypeId, Option<i32>)>,
     awaits: Option<TypeId>,
+    cause: Cause,
+    cut: bool,
 }
 
 impl Tasks {
     /// Finds them.
     pub fn of(snapshot: &Snapshot) -> Self {
-        let types = snapshot.types();
-        let boxes: Vec<bool> = types.iter().map(|info| machine(&info.name).is_some()).collect();
-        let tasks: Vec<bool> = types.iter().map(|info| is_task(&info.name)).collect();
-        let plain: Vec<bool> =
-            types.iter().map(|info| matches!(info.name.as_str(), "object" | "System.Object")).collect();
-        let is = |flags: &[bool], node: NodeId| flags.get(snapshot.type_of(node) as usize).copied().unwrap_or(false);
-        let references = |node| snapshot.references(node).iter().take(MOST_REFERENCES);
-        // One that has ended refers to nothing any more, but for a mark that it has.
-        let waits = |node: &NodeId| is(&boxes, *node) && references(*node).any(|to| !is(&plain, *to));
-        let nodes: Vec<NodeId> = snapshot.nodes().filter(waits).collect();
-        let place = |node: NodeId| nodes.binary_search(&node).ok();
-        let all: Vec<Pending> = nodes
-            .iter()
-            .map(|&node| {
-                let both = |to: &&NodeId| **to != node && references(**to).any(|back| *back == node);
-                let mut near: Vec<usize> = references(node).filter(both).filter_map(|to| place(*to)).collect();
-                near.sort_unstable();
-                near.dedup();
-                let awaits = references(node).find(|to| is(&tasks, **to)).map(|to| snapshot.type_of(*to));
-                Pending { node, near, awaits }
-            })
-            .collect();
-        let mut groups: HashMap<(Vec<TypeId>, Option<TypeId>), (u64, u64)> = HashMap::new();
-        let mut seen = vec![false; all.len()];
-        // Those that wait for a task of their own are the ends where waiting begins; then the ends of what is left; then
-        // what has no end.
-        let begins: [fn(&Pending) -> bool; 3] = [|one| one.awaits.is_some(), |one| one.near.len() <= 1, |_| true];
-        for begins in begins {
-            for first in 0..all.len() {
-                if seen[first] || !begins(&all[first]) {
-                    continue;
-                }
-                let (mut chain, mut at) = (vec![first], first);
-                seen[first] = true;
-                while chain.len() < DEEPEST {
-                    let mut next =
-                        all[at].near.iter().copied().filter(|near| !seen[*near] && all[*near].awaits.is_none());
-                    // Where several await one, each of the others begins a stack of its own.
-                    let Some(one) = next.next() else { break };
-                    seen[one] = true;
-                    chain.push(one);
-                    at = one;
-                }
-                let old = snapshot.generation_of(all[first].node) == 2;
-                let machines = chain.iter().map(|at| snapshot.type_of(all[*at].node)).collect();
-                let group = groups.entry((machines, all[first].awaits)).or_default();
-                group.0 += 1;
-                group.1 += u64::from(old);
+        let kinds: Vec<Kind> = snapshot.types().iter().map(|info| Kind::of(&info.name)).collect();
+        let mut graph = Graph { snapshot, kinds, completed_by_source: HashSet::new(), awaits: Vec::new() };
+        let sources = snapshot.nodes().filter(|node| graph.kind(*node) == Kind::Source);
+        let of_sources = sources.flat_map(|source| graph.references(source));
+        graph.completed_by_source = of_sources.filter(|task| graph.kind(*task) == Kind::Task).collect();
+        let pending: Vec<NodeId> =
+            snapshot.nodes().filter(|node| graph.kind(*node) == Kind::Method && graph.is_pending(*node)).collect();
+        graph.connect(&pending);
+        let mut awaited: Vec<NodeId> = graph.awaits.iter().map(|(_, awaited)| *awaited).collect();
+        awaited.sort_unstable();
+        awaited.dedup();
+        let is_awaited = |node: &NodeId| awaited.binary_search(node).is_ok();
+
+        // Whoever is awaited by nobody is a root; so is one of each ring.
+        let mut roots: Vec<NodeId> = graph.awaits.iter().map(|(awaiter, _)| *awaiter).collect();
+        roots.retain(|node| graph.kind(*node) == Kind::Link);
+        roots.extend(&pending);
+        roots.sort_unstable();
+        roots.dedup();
+        let mut seen = vec![false; snapshot.len()];
+        let mut walk = Walk { graph: &graph, groups: HashMap::new(), steps: 0, left_out: 0 };
+        for root in roots.iter().filter(|root| !is_awaited(root)) {
+            walk.from(*root, &mut seen);
+        }
+        for root in &roots {
+            if !seen[*root as usize] {
+                walk.from(*root, &mut seen);
             }
         }
-        let name = |id: TypeId| types.get(id as usize).map(|info| info.name.as_str()).unwrap_or_default();
-        let mut stacks: Vec<AsyncStack> = groups
+
+        let name = |id: TypeId| snapshot.types().get(id as usize).map_or("", |info| info.name.as_str());
+        let shown = |id: TypeId| machine_of(name(id)).unwrap_or(name(id)).to_owned();
+        let left_out = walk.left_out;
+        let mut stacks: Vec<AsyncStack> = walk
+            .groups
             .into_iter()
-            .map(|((machines, awaits), (count, old))| AsyncStack {
-                machines: machines.into_iter().map(|id| machine(name(id)).unwrap_or_default().to_owned()).collect(),
-                awaits: awaits.map(|id| name(id).to_owned()),
+            .map(|(shape, (count, old))| AsyncStack {
+                machines: shape.methods.iter().rev().map(|(id, _)| shown(*id)).collect(),
+                states: shape.methods.iter().rev().map(|(_, state)| *state).collect(),
+                awaits: shape.awaits.map(|id| name(id).to_owned()),
+                cause: shape.cause,
                 count,
                 old,
+                cut: shape.cut,
             })
             .collect();
-        stacks.sort_by(|one, other| other.count.cmp(&one.count).then_with(|| one.machines.cmp(&other.machines)));
-        Self { pending: all.len() as u64, stacks }
+        stacks.sort_by(|one, other| {
+            let key = |stack: &AsyncStack| (stack.machines.clone(), stack.states.clone(), stack.awaits.clone());
+            other.count.cmp(&one.count).then_with(|| key(one).cmp(&key(other)))
+        });
+        let mut by_machine: HashMap<TypeId, u64> = HashMap::new();
+        for node in &pending {
+            *by_machine.entry(snapshot.type_of(*node)).or_default() += 1;
+        }
+        let mut by_machine: Vec<(String, u64)> = by_machine.into_iter().map(|(id, count)| (shown(id), count)).collect();
+        by_machine.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+        Self { pending: pending.len() as u64, by_machine, stacks, left_out }
+    }
+}
+
+/// Puts stacks together.
+struct Walk<'a> {
+    graph: &'a Graph<'a>,
+    groups: HashMap<Shape, (u64, u64)>,
+    steps: u64,
+    left_out: u64,
+}
+
+impl Walk<'_> {
+    /// All stacks of one root.
+    fn from(&mut self, root: NodeId, seen: &mut [bool]) {
+        let (graph, snapshot) = (self.graph, self.graph.snapshot);
+        let mut path: Vec<(TypeId, Option<i32>)> = Vec::new();
+        // Which of them was the last method.
+        let mut methods: Vec<NodeId> = Vec::new();
+        let mut todo: Vec<(NodeId, usize)> = vec![(root, 0)];
+        while let Some((node, depth)) = todo.pop() {
+            self.steps += 1;
+            if self.steps > MOST_STEPS {
+                self.left_out += 1 + todo.len() as u64;
+                return;
+            }
+            path.truncate(depth);
+            methods.truncate(depth);
+            seen[node as usize] = true;
+            let awaited = graph.awaited_by(node);
+            let cut = depth + 1 >= DEEPEST && !awaited.is_empty();
+            if graph.kind(node) != Kind::Task && (!awaited.is_empty() || graph.kind(node) == Kind::Method) {
+                path.push((snapshot.type_of(node), graph.state(node)));
+                methods.push(node);
+            }
+            if !awaited.is_empty() && !cut {
+                todo.extend(awaited.iter().map(|(_, awaited)| (*awaited, depth + 1)));
+                continue;
+            }
+            if cut {
+                // What lies deeper is no stack of its own.
+                let mut rest: Vec<NodeId> = awaited.iter().map(|(_, awaited)| *awaited).collect();
+                while let Some(node) = rest.pop() {
+                    if !std::mem::replace(&mut seen[node as usize], true) {
+                        rest.extend(graph.awaited_by(node).iter().map(|(_, awaited)| *awaited));
+                    }
+                }
+            }
+            let (leaf, cause) = if cut { (None, Cause::Unknown) } else { graph.leaf(node) };
+            let awaits = leaf.map(|leaf| snapshot.type_of(leaf));
+            let old = methods.last().is_some_and(|method| snapshot.generation_of(*method) == 2);
+            let shape = Shape { methods: path.clone(), awaits, cause, cut };
+            let group = self.groups.entry(shape).or_default();
+            group.0 += 1;
+            group.1 += u64::from(old);
+        }
     }
 }
 
@@ -179,15 +586,88 @@ mod tests {
         }
         let tasks = Tasks::of(&builder.finish(SnapshotEnd::default()));
         assert_eq!(tasks.pending, MANY);
-        assert_eq!(tasks.stacks.iter().map(|stack| stack.machines.len() as u64 * stack.count).sum::<u64>(), MANY);
-        assert!(tasks.stacks.iter().all(|stack| stack.machines.len() <= DEEPEST));
+        // It is entered somewhere, from where it goes on in both directions.
+        assert_eq!(tasks.stacks.iter().map(|stack| stack.count).sum::<u64>(), 2);
+        assert!(tasks.stacks.iter().all(|stack| stack.machines.len() == DEEPEST && stack.cut), "{:?}", tasks.stacks);
+    }
+
+    /// What goes on after each task was read: a chain, a list of two that await one, and `WhenAll`.
+    #[test]
+    fn continuations_say_who_awaits_whom() {
+        const BUILDER: &str = "System.Runtime.CompilerServices.AsyncTaskMethodBuilder<int>";
+        const TASKS: &str = "System.Threading.Tasks";
+        let mut builder = SnapshotBuilder::new(MemoryBudget::default());
+        for (class, name) in [
+            (1, format!("{BUILDER}+AsyncStateMachineBox<Leaf>")),
+            (2, format!("{BUILDER}+AsyncStateMachineBox<Middle>")),
+            (3, format!("{BUILDER}+AsyncStateMachineBox<Root>")),
+            (4, format!("{TASKS}.Task<int>")),
+            (5, format!("{TASKS}.TaskCompletionSource<int>")),
+            (6, format!("{TASKS}.Task+WhenAllPromise")),
+            (7, "System.Collections.Generic.List<object>".to_owned()),
+            (8, "object[]".to_owned()),
+            (9, "System.Action".to_owned()),
+            (10, "object".to_owned()),
+            (11, "Shop".to_owned()),
+        ] {
+            builder.class(class, &name, "");
+        }
+        let mut object = |address: u64, class, references: &[u64]| {
+            builder.object(address, class, 64);
+            references.iter().for_each(|to| builder.reference(*to));
+        };
+        // Two methods await one leaf, which awaits a source; a root awaits all of two leaves that run. A root that has ended
+        // has a result. All refer to the shop, and it to some of them.
+        object(0x100, 5, &[0x200]);
+        object(0x200, 4, &[0x300]);
+        object(0x300, 9, &[0x400]);
+        object(0x400, 1, &[0x200, 0x500, 0xf00]);
+        object(0x500, 7, &[0x600]);
+        object(0x600, 8, &[0x700, 0x800]);
+        object(0x700, 2, &[0x400, 0xf00]);
+        object(0x800, 2, &[0x400, 0xf00]);
+        object(0x900, 1, &[0xb00, 0xf00]);
+        object(0xa00, 1, &[0xb00, 0xf00]);
+        object(0xb00, 6, &[0xc00, 0x900, 0xa00]);
+        object(0xc00, 3, &[0xb00, 0xf00]);
+        object(0xd00, 10, &[]);
+        object(0xe00, 3, &[0xd00, 0xf00]);
+        object(0xf00, 11, &[0x700, 0xc00]);
+        for (task, next) in [
+            (0x200, 0x300),
+            (0x400, 0x500),
+            (0x700, 0),
+            (0x800, 0),
+            (0x900, 0xb00),
+            (0xa00, 0xb00),
+            (0xb00, 0xc00),
+            (0xc00, 0),
+            (0xe00, 0xd00),
+        ] {
+            builder.continuation(task, next);
+        }
+        for (method, state) in [(0x400, 0), (0x700, 3), (0x800, 3), (0x900, -1), (0xa00, -1), (0xc00, 1), (0xe00, 0)] {
+            builder.state(method, state);
+        }
+        let tasks = Tasks::of(&builder.finish(SnapshotEnd::default()));
+        assert_eq!(tasks.pending, 6);
+        let of = |count: u64, name: &str| (name.to_owned(), count);
+        assert_eq!(tasks.by_machine, [of(3, "Leaf"), of(2, "Middle"), of(1, "Root")]);
+        let [all, one] = &tasks.stacks[..] else { panic!("{tasks:?}") };
+        let (all, one) = if one.cause == Cause::Running { (one, all) } else { (all, one) };
+        assert_eq!(one.machines, ["Leaf", "Middle"]);
+        assert_eq!((&one.states[..], one.count, one.cause), (&[Some(0), Some(3)][..], 2, Cause::CompletionSource));
+        assert_eq!(one.awaits.as_deref(), Some("System.Threading.Tasks.Task<int>"));
+        assert_eq!(all.machines, ["Leaf", "System.Threading.Tasks.Task+WhenAllPromise", "Root"]);
+        assert_eq!((&all.states[..], all.count), (&[Some(-1), None, Some(1)][..], 2));
+        assert_eq!(all.awaits, None);
     }
 
     #[test]
     fn names_are_taken_apart() {
-        assert_eq!(machine("A<int>+AsyncStateMachineBox<Shop+<Ask>d__1<int>>"), Some("Shop+<Ask>d__1<int>"));
-        assert_eq!(machine("A+DebugFinalizableAsyncStateMachineBox<M>"), Some("M"));
-        assert_eq!(machine("Shop.Box<int>"), None);
+        assert_eq!(machine_of("A<int>+AsyncStateMachineBox<Shop+<Ask>d__1<int>>"), Some("Shop+<Ask>d__1<int>"));
+        assert_eq!(machine_of("A+DebugFinalizableAsyncStateMachineBox<M>"), Some("M"));
+        assert_eq!(machine_of("Shop.Box<int>"), None);
         for (name, task) in [
             ("System.Threading.Tasks.Task", true),
             ("System.Threading.Tasks.Task<int>", true),

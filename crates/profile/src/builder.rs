@@ -214,8 +214,10 @@ impl ProfileBuilder {
             }
             // Looks at the heap are no part of a profile.
             SessionRecord::HeapBegin { time, .. } => see(*time),
-            SessionRecord::HeapChunk { .. } | SessionRecord::HeapClasses { .. } | SessionRecord::HeapMethods { .. } => {
-            }
+            SessionRecord::HeapChunk { .. }
+            | SessionRecord::HeapClasses { .. }
+            | SessionRecord::HeapMethods { .. }
+            | SessionRecord::HeapMachines { .. } => {}
             SessionRecord::HeapEnd(end) => see(end.time),
             SessionRecord::End(end) => {
                 see(end.time);

@@ -29,6 +29,13 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
             kind: ParamKind::Choice(&["on", "off"]),
         },
         ParamSpec {
+            name: "kind",
+            help: "What a look tells: all objects with their references, and all roots; objects alone, for a histogram; \
+                roots alone, told at the next collection of the youngest objects that the program itself makes",
+            default: "all",
+            kind: ParamKind::Choice(&["all", "histogram", "roots"]),
+        },
+        ParamSpec {
             name: "limit",
             help: "Seconds after which a look is given up, so that the program goes on",
             default: "60",
@@ -42,6 +49,28 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     attach: true,
 };
 
+/// How much a look tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LookKind {
+    /// Every object with its references, and every root.
+    All,
+    /// Every object, without references and roots.
+    Histogram,
+    /// Every root and what it refers to. The heap is not walked, and no collection is forced.
+    Roots,
+}
+
+impl LookKind {
+    /// By the value of the parameter `kind`.
+    pub fn by_name(name: &str) -> Self {
+        match name {
+            "histogram" => Self::Histogram,
+            "roots" => Self::Roots,
+            _ => Self::All,
+        }
+    }
+}
+
 /// How looks are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeapSettings {
@@ -51,20 +80,37 @@ pub struct HeapSettings {
     pub every: u64,
     /// Whether strings are read.
     pub strings: bool,
+    /// What is told.
+    pub kind: LookKind,
     /// Seconds that one may take.
     pub limit: u64,
+    /// Whether it is read of tasks where their methods stand.
+    pub tasks: bool,
 }
 
 impl HeapSettings {
-    /// Those of a session; `None` where the profiler is off.
+    /// Those of a session; `None` where neither this profiler nor `async` is on. Where both are, one look serves both, and
+    /// this one says how many there are.
     pub fn of(session: &SessionConfig) -> Option<Self> {
-        let given = session.profiler(SPEC.id)?;
-        let settings = Settings { spec: &SPEC, params: &given.params, session };
+        let asynchronous = &crate::r#async::SPEC;
+        let tasks = session.profiler(asynchronous.id);
+        let (spec, given) = match (session.profiler(SPEC.id), tasks) {
+            (Some(given), _) => (&SPEC, given),
+            (None, Some(given)) => (asynchronous, given),
+            (None, None) => return None,
+        };
+        let settings = Settings { spec, params: &given.params, session };
         Some(Self {
             looks: settings.number("looks") as u32,
             every: settings.number("every"),
-            strings: settings.text("strings") != "off",
+            strings: spec.id == SPEC.id && settings.text("strings") != "off",
+            // Tasks are found by all objects with their references.
+            kind: match spec.id == SPEC.id && tasks.is_none() {
+                true => LookKind::by_name(settings.text("kind")),
+                false => LookKind::All,
+            },
             limit: settings.number("limit"),
+            tasks: tasks.is_some(),
         })
     }
 }

@@ -56,6 +56,7 @@ profilers!(
     transitions,
     jit,
     loads,
+    r#async,
     exact_allocations
 );
 
@@ -127,7 +128,8 @@ mod tests {
                 assert_eq!(spec.events.0 & !ATTACH_LEGAL.0, 0, "{}", spec.id);
                 assert_eq!(spec.events.1 & !ATTACH_LEGAL.1, 0, "{}", spec.id);
             }
-            assert!(["heap", "survivors"].contains(&spec.id) || spec.events.0 & MONITOR_GC == 0, "{}", spec.id);
+            let looks = ["heap", "survivors", "async"].contains(&spec.id);
+            assert!(looks || spec.events.0 & MONITOR_GC == 0, "{}", spec.id);
             assert_eq!(spec.events.0 & NEVER, 0, "{}", spec.id);
         }
     }
@@ -135,7 +137,7 @@ mod tests {
     #[test]
     fn looks_at_the_heap_and_hooks_need_the_main_slot() {
         let alone: Vec<_> = PROFILERS.iter().filter(|spec| spec.needs_main_slot()).map(|spec| spec.id).collect();
-        assert_eq!(alone, ["heap", "survivors", "calls"]);
+        assert_eq!(alone, ["heap", "survivors", "calls", "async"]);
     }
 
     #[test]

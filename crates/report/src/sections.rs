@@ -583,7 +583,7 @@ fn survivors(profile: &Profile, options: &Options) -> Section {
     }
     let by_generation = (summary.collections.iter().enumerate())
         .filter(|(_, count)| **count > 0)
-        .map(|(generation, count)| format!("gen {generation} {}", format::count(*count)));
+        .map(|(generation, count)| format!("gen {generation}: {}", format::count(*count)));
     section.lead.push(format!(
         "{} looked at ({}); the world stood still for {} in them, {} of it for the looks ({} at most).",
         format::counted(looks, "collection"),

@@ -163,6 +163,13 @@ pub enum SessionRecord {
     TypeLoads(TypeLoadBatch),
     /// What survived a collection.
     Survivors(SurvivorLook),
+    /// Asynchronous methods of the look that has begun, each in the first look that met it.
+    HeapMachines {
+        /// Number of the look.
+        look: u32,
+        /// The methods.
+        machines: Vec<HeapMachine>,
+    },
     /// Objects that a thread has allocated.
     AllocatedObjects(AllocatedObjects),
 }
@@ -242,6 +249,24 @@ pub enum SurvivorHolder {
     Finalizer,
     /// No chain was found.
     Unknown,
+}
+
+/// The state machine of an asynchronous method.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeapMachine {
+    /// The runtime's number of the class of the box around it (`ClassID`), as in [`SessionRecord::HeapClasses`].
+    pub class: u64,
+    /// Where it waits.
+    pub points: Vec<AwaitPoint>,
+}
+
+/// A place where an asynchronous method waits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AwaitPoint {
+    /// The state in which it waits there.
+    pub state: i32,
+    /// Its source line, where symbols give one.
+    pub line: Option<SourceLine>,
 }
 
 /// How a look at the heap ended.

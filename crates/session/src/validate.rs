@@ -214,7 +214,9 @@ impl Validator {
                 let (size, limit) = (bytes.len(), MAX_HEAP_CHUNK);
                 if size > limit { Err(ModelError::LargeChunk { size, limit }) } else { Ok(()) }
             }
-            SessionRecord::HeapClasses { look, .. } | SessionRecord::HeapMethods { look, .. } => self.look(*look),
+            SessionRecord::HeapClasses { look, .. }
+            | SessionRecord::HeapMethods { look, .. }
+            | SessionRecord::HeapMachines { look, .. } => self.look(*look),
             SessionRecord::HeapEnd(end) => {
                 self.look(end.look)?;
                 self.look = None;
@@ -367,5 +369,9 @@ mod tests {
         assert_eq!(validator.check(&end(0)), Err(ModelError::NoLook { look: 0 }));
         validator.check(&begin(1)).unwrap();
         validator.check(&SessionRecord::HeapMethods { look: 1, methods: vec![] }).unwrap();
+        validator.check(&SessionRecord::HeapMachines { look: 1, machines: vec![] }).unwrap();
+        validator.check(&end(1)).unwrap();
+        let late = SessionRecord::HeapMachines { look: 1, machines: vec![] };
+        assert_eq!(validator.check(&late), Err(ModelError::NoLook { look: 1 }));
     }
 }

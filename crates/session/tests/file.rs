@@ -316,8 +316,17 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                 records.push(SessionRecord::HeapBegin { look, time: 1 });
                 records.extend(chunks.into_iter().map(|bytes| SessionRecord::HeapChunk { look, bytes }));
                 let methods = classes.iter().map(|(id, name, _)| (*id, name.clone())).collect();
+                let machine = |(id, name, _): &(u64, String, String)| HeapMachine {
+                    class: *id,
+                    points: vec![
+                        AwaitPoint { state: *id as i32, line: None },
+                        AwaitPoint { state: 1, line: Some(SourceLine { file: name.clone(), line: 7 }) },
+                    ],
+                };
+                let machines = classes.iter().map(machine).collect();
                 records.push(SessionRecord::HeapClasses { look, classes });
                 records.push(SessionRecord::HeapMethods { look, methods });
+                records.push(SessionRecord::HeapMachines { look, machines });
                 SessionRecord::HeapEnd(HeapEnd {
                     look,
                     time: 2,

@@ -274,3 +274,42 @@ fn starver_starves_its_pool_or_does_not() {
         assert!(healthy["done"].as_u64() > Some(100), "{runtime}: {healthy}");
     }
 }
+
+#[test]
+fn extreme_has_of_everything_what_it_says() {
+    for runtime in sample_runtimes() {
+        let arguments =
+            words("--threads 20 --tasks 30 --chain 40 --levels 9 --surrogates 2 --hold 50 --collectible --churn 1");
+        let mut process = Sample::named("extreme").start(runtime, &arguments);
+        process.wait_for_ready();
+        std::thread::sleep(Duration::from_millis(500));
+        process.close_stdin();
+        let truth = process.truth(LIMIT);
+        let known = |name: &str| truth[name].as_u64().unwrap();
+        let exact = ["threads", "tasks", "links", "levels", "copies", "kept"].map(known);
+        assert_eq!(exact, [20, 30, 40, 9, 2, 50], "{runtime}: {truth}");
+        assert!(known("loaded") > 3 && known("churned") > 10 << 20, "{runtime}: {truth}");
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
+    }
+}
+
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
+
+#[test]
+fn asyncer_knows_what_waits_in_it() {
+    for runtime in sample_runtimes() {
+        let mut process = Sample::named("asyncer").start(runtime, &["--orders", "5"]);
+        process.wait_for_ready();
+        process.send_line("more 3").unwrap();
+        process.wait_for_line(LIMIT, |line| line == "begun").unwrap();
+        process.close_stdin();
+        let truth = process.truth(LIMIT);
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
+        let stacks = truth["stacks"].as_array().unwrap();
+        assert_eq!((stacks.len(), &stacks[0]["count"]), (5, &8.into()), "{runtime}: {truth}");
+        // An order is two methods.
+        assert_eq!(truth["pending"].as_u64(), Some(2 * 8 + 30 + 20 + 3 * 10 + 15 + 1), "{runtime}");
+    }
+}

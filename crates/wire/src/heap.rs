@@ -107,16 +107,23 @@ pub enum HeapItem<'a> {
         /// Their bytes, each size rounded up to the next 8.
         bytes: u64,
     },
-    /// The value of a field that was asked for. No agent sends it yet.
+    /// The value of a field. Sent for tasks, in looks of the profiler `async`.
     Field {
         /// The object.
         object: u64,
-        /// Which field, as the two sides have agreed.
+        /// Which field: [`FIELD_STATE`], [`FIELD_CONTINUATION`].
         field: u16,
         /// Its bits.
         value: u64,
     },
 }
+
+/// [`HeapItem::Field`]: where an asynchronous method stands, as its compiler counts. The bits are those of an `i32`.
+/// The object is the box around the state machine, or the state machine where that is an object of its own.
+pub const FIELD_STATE: u16 = 0;
+/// [`HeapItem::Field`]: what goes on when a task has completed (`Task.m_continuationObject`): the address of an object,
+/// 0 for nothing.
+pub const FIELD_CONTINUATION: u16 = 1;
 
 /// [`HeapItem::Origin`] of objects that the collection did not touch.
 pub const NOT_COLLECTED: u8 = 15;

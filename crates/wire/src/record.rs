@@ -129,6 +129,13 @@ pub enum Record {
     },
     /// A collection has been told, or none came.
     SurvivorsEnd(SurvivorsEnd),
+    /// Asynchronous methods whose boxes a look met, each in the first look that did. They come before its end.
+    HeapMachines {
+        /// Number of the look.
+        look: u32,
+        /// The methods.
+        machines: Vec<Machine>,
+    },
     /// What a thread has allocated since the last such record of it, every object counted.
     AllocatedObjects(AllocatedObjects),
 }
@@ -158,6 +165,21 @@ pub struct SurvivorsEnd {
     pub complete: bool,
     /// Why not; also, in a complete one, what else is missing.
     pub reason: Option<String>,
+}
+
+/// The state machine of an asynchronous method.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// `ClassID` of the box around it.
+    pub class: u64,
+    /// Path of the module that has the method, as the target sees it.
+    pub path: String,
+    /// Module version id (`Mvid`) of its metadata: which build this is.
+    pub mvid: [u8; 16],
+    /// Metadata token of the state machine's `MoveNext`.
+    pub token: u32,
+    /// States in which it waits, each with the IL offset in `MoveNext` at which the state is entered.
+    pub points: Vec<(i32, u32)>,
 }
 
 /// How a look at the heap ended.

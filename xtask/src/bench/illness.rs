@@ -16,9 +16,13 @@ use testkit::{Launch, Runtime, Sample};
 /// For `--only`.
 pub const HEAP: &str = "look at a heap of a million objects";
 /// For `--only`.
+pub const LESS: &str = "less than a whole look at the heap";
+/// For `--only`.
 pub const LARGE: &str = "a heap of 20 M objects, analysed";
 /// For `--only`.
 pub const LOCKS: &str = "deadlocks, verdict";
+/// For `--only`.
+pub const TASKS: &str = "200,000 waiting asynchronous methods";
 /// For `--only`.
 pub const ESTIMATES: &str = "allocations, the truth within the error bars";
 /// For `--only`.
@@ -32,6 +36,15 @@ pub const RUNTIMES: [Runtime; 3] = [Runtime::V3_1, Runtime::V8, Runtime::V9];
 
 /// Objects that the sample holds beside others.
 const OBJECTS: &str = "1000000";
+
+/// Objects of the heap whose roots are looked at: some 250 MB.
+const MANY: &str = "5000000";
+
+/// How often roots are looked at.
+const ROOT_LOOKS: usize = 5;
+
+/// Orders that wait in the sample, each of which is two methods.
+const ORDERS: &str = "100000";
 
 /// How often estimates of allocated bytes are compared with the truth.
 const ESTIMATED: usize = 100;
@@ -137,6 +150,43 @@ pub fn heap(runtime: Runtime) -> Result<Vec<Row>> {
     })
 }
 
+/// Pauses of looks that tell only objects, or only roots, of a program that allocates.
+///
+/// # Errors
+/// When a look fails.
+pub fn less(runtime: Runtime) -> Result<Vec<Row>> {
+    working(runtime, "heapster", &["--count", MANY, "--churn", "1"], |target| {
+        let pid = target.pid.to_string();
+        let (look, _) = json(&["heap", &pid, "--json", "--histogram"])?;
+        let (objects, pause) = (number(&look, "/totals/objects")?, number(&look, "/pause_seconds")?);
+        ensure!(objects >= 5e6, "the look has only {objects} objects");
+        let each = pause / objects * 1e9;
+        let measured = format!(
+            "{each:.0} ns, {:.2} M objects/s ({objects:.0} objects, {:.0} ms)",
+            objects / pause / 1e6,
+            pause * 1e3
+        );
+        // The collection of that look has made all of them old.
+        let mut pauses = Vec::new();
+        for _ in 0..ROOT_LOOKS {
+            let (look, _) = json(&["heap", &pid, "--json", "--roots"])?;
+            ensure!(look["complete"] == true, "the look at roots is not complete: {}", look["note"]);
+            pauses.push(number(&look, "/pause_seconds")? * 1e3);
+        }
+        let pauses = Distribution::of(pauses);
+        Ok(vec![
+            Row::new(format!("{LESS}: histogram, pause per object"), runtime, each, measured, Goal::only(200.0, "ns")),
+            Row::new(
+                format!("{LESS}: roots, pause with the collection"),
+                runtime,
+                pauses.median(),
+                pauses.with_quartiles("ms"),
+                Goal::only(10.0, "ms"),
+            ),
+        ])
+    })
+}
+
 /// Dominators and retained sizes of a large heap, made up: the example `large` of the crate `heap` says its times itself.
 ///
 /// # Errors
@@ -173,6 +223,38 @@ pub fn locks(runtime: Runtime) -> Result<Vec<Row>> {
     let times = Distribution::of(times);
     let must = if runtime.major() >= 9 { 1000.0 } else { 3000.0 };
     Ok(vec![Row::new(LOCKS, runtime, times.median(), times.with_quartiles("ms"), Goal::only(must, "ms"))])
+}
+
+/// Logical stacks of many tasks: how long it takes until they are told, with two looks that are a second apart, and how long
+/// the process stands still.
+///
+/// # Errors
+/// When they are not found.
+pub fn tasks(runtime: Runtime) -> Result<Vec<Row>> {
+    let mut target = Sample::named("asyncer").start(runtime, &["--orders", ORDERS]);
+    target.wait_for_ready();
+    let pid = target.pid().to_string();
+    let (found, took) = json(&["async", &pid, "-d", "1s", "--no-samples", "--json"])?;
+    let (pending, orders) = (number(&found, "/pending")?, number(&found, "/stacks/0/count")?);
+    ensure!(pending >= 2e5 && orders == 1e5, "{pending} methods in stacks of {orders} at most");
+    let pauses = [number(&found, "/looks/0/pause_seconds")? * 1e3, number(&found, "/looks/1/pause_seconds")? * 1e3];
+    let longest = pauses[0].max(pauses[1]);
+    Ok(vec![
+        Row::new(
+            format!("{TASKS}: stacks, grouped; one second of it lies between two looks"),
+            runtime,
+            took,
+            format!("{took:.2} s ({pending:.0} methods, {:.0} objects)", number(&found, "/looks/1/objects")?),
+            Goal::only(3.0, "s"),
+        ),
+        Row::new(
+            format!("{TASKS}: longest pause"),
+            runtime,
+            longest,
+            format!("{:.0} and {:.0} ms", pauses[0], pauses[1]),
+            Goal::only(300.0, "ms"),
+        ),
+    ])
 }
 
 /// How often the bytes that a type allocated lie outside of the 95 % interval of their estimate.

@@ -199,7 +199,9 @@ fn jobs(options: &Options) -> Vec<Job<'_>> {
         Suite::Illness => {
             for runtime in illness::RUNTIMES {
                 add(illness::HEAP, Some(runtime), Box::new(move || illness::heap(runtime)));
+                add(illness::LESS, Some(runtime), Box::new(move || illness::less(runtime)));
                 add(illness::LOCKS, Some(runtime), Box::new(move || illness::locks(runtime)));
+                add(illness::TASKS, Some(runtime), Box::new(move || illness::tasks(runtime)));
                 add(illness::CHECKUP, Some(runtime), Box::new(move || illness::checkup(runtime)));
                 add(illness::EXACT, Some(runtime), Box::new(move || illness::exact_allocations(runtime, options)));
             }
@@ -251,7 +253,8 @@ mod tests {
         assert_eq!(wanted("9.0.5 slow-down"), 5);
         assert_eq!(wanted("html"), 1);
         assert_eq!(wanted("nothing of this kind"), 0);
-        assert_eq!(jobs(&Options::of(Suite::Illness)).len(), 3 * 4 + 2 * 2 + 2);
+        assert_eq!(jobs(&Options::of(Suite::Illness)).len(), 6 * 3 + 1 + 3 * 2 + 1);
+        assert_eq!(jobs(&Options::of(Suite::Il)).len(), 1);
     }
 
     #[test]

@@ -169,7 +169,9 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let cut_off = recording::cut_off(&summary, true);
     // The heap of a process that has ended, or whose user wants an end, is not looked at.
     let last = if cut_off.is_none() { look_at_heap(args, &target, &mut notes) } else { None };
-    let growth = first.as_ref().zip(last.as_ref()).map(|((first, _), last)| {
+    // What one look has and the other lacks would seem to grow.
+    let both = first.as_ref().zip(last.as_ref()).filter(|((first, _), last)| first.complete && last.end().complete);
+    let growth = both.map(|((first, _), last)| {
         let options = ReportOptions { top: usize::MAX, type_name: None, paths: 1 };
         ::heap::leaks(&[first.clone(), timed(last)], last, &options)
     });
@@ -219,7 +221,12 @@ fn look_at_heap(args: &Args, target: &DotnetProcess, notes: &mut Vec<String>) ->
     if args.no_heap || notes.iter().any(|note| note.starts_with(OTHERWISE)) {
         return None;
     }
-    noted(notes, OTHERWISE, source::look_once(target, &args.agent))
+    let snapshot = noted(notes, OTHERWISE, source::look_once(target, &args.agent))?;
+    if !snapshot.end().complete {
+        let reason = console::printable(&snapshot.end().reason);
+        notes.push(format!("the look at the heap is not complete: {reason}"));
+    }
+    Some(snapshot)
 }
 
 /// What is compared of a look, with its time on the clock on the wall: each look has a recording of its own.

@@ -4,17 +4,21 @@ use crate::{
     console,
     exit::{Code, failure},
     heap::{
-        source::{self, Source, TakeArgs},
+        source::{self, MemoryArgs, Source, TakeArgs},
         text,
     },
 };
-use ::heap::{ReportOptions, Snapshot};
-use std::path::PathBuf;
+use ::heap::{Extent, ReportOptions, Snapshot};
+use std::path::{Path, PathBuf};
 
 /// Look at a heap: what is on it, and who holds it
 ///
 /// Takes one look at a running process: a full collection, during which the process stands still. A session file with
 /// looks, or a .gcdump file of dotnet-gcdump or PerfView, is read instead where one is named.
+///
+/// --histogram and --roots look at less. The latter forces no collection: it waits for one of the youngest objects that
+/// the program makes itself, 30 seconds at most, and the process stands still for some milliseconds more than it would
+/// anyway.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Process id, name as `clrscope ps` shows it, or file
@@ -22,6 +26,12 @@ pub struct Args {
     target: String,
     #[command(flatten)]
     take: TakeArgs,
+    /// Only count objects by type, without who holds them
+    #[arg(long, conflicts_with_all = ["roots", "gcdump", "type_name"])]
+    histogram: bool,
+    /// Only look at roots and what they refer to
+    #[arg(long, conflicts_with_all = ["gcdump", "type_name"])]
+    roots: bool,
     /// Also write the look as a file for PerfView and Visual Studio
     #[arg(long, value_name = "FILE")]
     gcdump: Option<PathBuf>,
@@ -45,21 +55,33 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<Code> {
     let mut damage = None;
     let snapshot = match Source::find(&args.target)? {
-        Source::Gcdump(path) => source::read_gcdump(&path)?,
+        Source::Gcdump(path) => source::read_gcdump(&path, args.take.memory())?,
         Source::Session(path) => {
-            let (snapshot, reading) = one_look(&path, args.look)?;
+            let (snapshot, reading) = one_look(&path, args.take.memory(), args.look)?;
             damage = reading.damage.map(|damage| format!("{}: {damage}", path.display()));
             snapshot
         }
         Source::Process(target) => {
-            let taken = source::take(&target, &args.take, 1, 10, args.json)?;
-            let Some((snapshot, _)) = one_look(&taken.path, Some(1)).ok().filter(|(snapshot, _)| !snapshot.is_empty())
-            else {
+            let extent = match (args.histogram, args.roots) {
+                (true, _) => Extent::Histogram,
+                (_, true) => Extent::Roots,
+                _ => Extent::All,
+            };
+            let taken = source::take(&target, &args.take, extent, 1, 10, args.json)?;
+            let look = one_look(&taken.path, args.take.memory(), Some(1)).ok();
+            let Some((snapshot, _)) = look.filter(|(snapshot, _)| !snapshot.is_empty()) else {
                 return Err(no_look(&taken.summary));
             };
             snapshot
         }
     };
+    if snapshot.end().extent != Extent::All {
+        return tell_brief(args, &snapshot, damage);
+    }
+    if args.histogram || args.roots {
+        let message = "that is a look at everything; --histogram and --roots are for looks that are taken now";
+        return Err(failure(Code::Usage, message));
+    }
     if let Some(path) = &args.gcdump {
         source::write_gcdump(&snapshot, path)?;
     }
@@ -73,25 +95,45 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         true => console::print_json(&report)?,
         false => console::print(&text::report(&report, console::width()))?,
     }
+    ending(damage, report.complete, report.note.as_deref())
+}
+
+/// Exit code of a look that was told.
+fn ending(damage: Option<String>, complete: bool, note: Option<&str>) -> anyhow::Result<Code> {
     match damage {
         Some(damage) => Err(failure(Code::BadSession, format!("{damage}; the report is of what came before"))),
-        None if !report.complete => {
-            let note = report.note.as_deref().unwrap_or("not all objects are in it");
+        None if !complete => {
+            let note = note.unwrap_or("not all objects are in it");
             Err(failure(Code::BadSession, format!("the look is not complete: {note}")))
         }
         None => Ok(Code::Success),
     }
 }
 
+/// Tells of a look that has no references.
+fn tell_brief(args: &Args, snapshot: &Snapshot, damage: Option<String>) -> anyhow::Result<Code> {
+    if args.gcdump.is_some() || args.type_name.is_some() {
+        let message = "the look has no references, so it cannot be told who holds a type, nor be written as a .gcdump; \
+            take one without --histogram and --roots";
+        return Err(failure(Code::Usage, message));
+    }
+    let brief = ::heap::brief(snapshot, args.top as usize);
+    match args.json {
+        true => console::print_json(&brief)?,
+        false => console::print(&text::brief(&brief, console::width()))?,
+    }
+    ending(damage, brief.complete, brief.note.as_deref())
+}
+
 /// The look of that number, from 1 on, or the last one.
-fn one_look(path: &std::path::Path, number: Option<u32>) -> anyhow::Result<(Snapshot, source::Reading)> {
+fn one_look(path: &Path, memory: MemoryArgs, number: Option<u32>) -> anyhow::Result<(Snapshot, source::Reading)> {
     // Making a snapshot is dear, so of several looks only the one that is asked for is made.
     let number = match number {
         Some(number) => number,
-        None => source::read_session(path, |_| false, |_| {})?.looks,
+        None => source::read_session(path, memory, |_| false, |_| {})?.looks,
     };
     let mut found = None;
-    let reading = source::read_session(path, |look| look + 1 == number, |snapshot| found = Some(snapshot))?;
+    let reading = source::read_session(path, memory, |look| look + 1 == number, |snapshot| found = Some(snapshot))?;
     match found {
         Some(snapshot) => Ok((snapshot, reading)),
         None => {

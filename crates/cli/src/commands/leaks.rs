@@ -5,11 +5,11 @@ use crate::{
     console, duration,
     exit::{Code, failure},
     heap::{
-        source::{self, Source, TakeArgs},
+        source::{self, MemoryArgs, Source, TakeArgs},
         text,
     },
 };
-use ::heap::{ReportOptions, Snapshot, growth::Look};
+use ::heap::{Extent, ReportOptions, Snapshot, growth::Look};
 use std::{path::Path, time::Duration};
 
 /// Find leaks: take several looks at a heap and show what grows
@@ -47,9 +47,9 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let several = args.targets.len() > 1;
     for target in &args.targets {
         match Source::find(target)? {
-            Source::Session(path) => all.read(&path)?,
+            Source::Session(path) => all.read(&path, args.take.memory())?,
             Source::Gcdump(path) => {
-                let snapshot = source::read_gcdump(&path)?;
+                let snapshot = source::read_gcdump(&path, args.take.memory())?;
                 // Such files know only the time on the clock.
                 let time = snapshot.end().unix_ms.saturating_mul(1_000_000);
                 all.add(snapshot, Some(time));
@@ -59,8 +59,8 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
                 return Err(failure(Code::Usage, message));
             }
             Source::Process(process) => {
-                let taken = source::take(&process, &args.take, args.looks, every, args.json)?;
-                all.read(&taken.path)?;
+                let taken = source::take(&process, &args.take, Extent::All, args.looks, every, args.json)?;
+                all.read(&taken.path, args.take.memory())?;
                 if all.last.is_none() {
                     return Err(no_look(&taken.summary));
                 }
@@ -115,9 +115,10 @@ impl Looks {
         self.last = Some(snapshot);
     }
 
-    fn read(&mut self, path: &Path) -> anyhow::Result<()> {
+    fn read(&mut self, path: &Path, memory: MemoryArgs) -> anyhow::Result<()> {
         let reading = source::read_session(
             path,
+            memory,
             |_| true,
             |snapshot| {
                 // The clock of a recording begins with it, so files are compared by the one on the wall.
@@ -127,6 +128,10 @@ impl Looks {
                 self.add(snapshot, Some(time));
             },
         )?;
+        if self.last.as_ref().is_some_and(|last| last.end().extent == Extent::Roots) {
+            let message = format!("{} has looks at roots alone, which do not tell what grows", path.display());
+            return Err(failure(Code::BadSession, message));
+        }
         if let Some(damage) = reading.damage {
             self.damage = Some(format!("{}: {damage}", path.display()));
         }

@@ -12,4 +12,5 @@ pub mod profilers;
 pub mod ps;
 pub mod record;
 pub mod report;
+pub mod tasks;
 pub mod top;

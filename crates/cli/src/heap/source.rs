@@ -7,8 +7,8 @@ use crate::{
     recording,
 };
 use anyhow::Context;
-use heap::{Generation, MemoryBudget, Root, RootKind, Snapshot, SnapshotBuilder, SnapshotEnd, gcdump};
-use profilers::Selection;
+use heap::{Extent, Generation, MemoryBudget, Root, RootKind, Snapshot, SnapshotBuilder, SnapshotEnd, gcdump};
+use profilers::{Selection, heap::LookKind};
 use recorder::{EngineChoice, RecordOptions, Summary};
 use session::{HeapEnd, SessionError, SessionInfo, SessionReader, SessionRecord};
 use std::{
@@ -16,7 +16,7 @@ use std::{
     io::{BufReader, Read},
     path::{Path, PathBuf},
 };
-use wire::heap::{HeapItem, ROOT_INTERIOR, ROOT_PINNING, ROOT_WEAK};
+use wire::heap::{FIELD_CONTINUATION, FIELD_STATE, HeapItem, ROOT_INTERIOR, ROOT_PINNING, ROOT_WEAK};
 
 /// How looks are taken of a running process.
 #[derive(clap::Args, Debug)]
@@ -28,7 +28,36 @@ pub struct TakeArgs {
     #[arg(long)]
     no_strings: bool,
     #[command(flatten)]
+    memory: MemoryArgs,
+    #[command(flatten)]
     agent: AgentArgs,
+}
+
+/// How much memory an analysis may take.
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub struct MemoryArgs {
+    /// Most memory for the analysis, in MB; references beyond half of it go through a temporary file
+    #[arg(long = "memory", value_name = "MB", default_value_t = 3072, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    megabytes: u64,
+}
+
+impl MemoryArgs {
+    fn budget(self) -> MemoryBudget {
+        MemoryBudget { bytes: self.megabytes << 20, folder: None }
+    }
+}
+
+impl Default for MemoryArgs {
+    fn default() -> Self {
+        Self { megabytes: MemoryBudget::default().bytes >> 20 }
+    }
+}
+
+impl TakeArgs {
+    /// For the analysis of what is read.
+    pub fn memory(&self) -> MemoryArgs {
+        self.memory
+    }
 }
 
 /// What the user named.
@@ -77,10 +106,14 @@ pub struct Taken {
     _folder: Option<tempfile::TempDir>,
 }
 
+/// Seconds for which a look at roots waits for the program to collect its youngest objects.
+const ROOTS_LIMIT: u32 = 30;
+
 /// Takes looks of a process, `every` so many seconds.
 pub fn take(
     target: &diagnostics::DotnetProcess,
     args: &TakeArgs,
+    extent: Extent,
     looks: u32,
     every: u64,
     quiet: bool,
@@ -93,7 +126,12 @@ pub fn take(
         }
     };
     let strings = if args.no_strings { "off" } else { "on" };
-    let selection = Selection::parse(&format!("heap:looks={looks}:every={every}:strings={strings}"))
+    let kind = match extent {
+        Extent::All => String::new(),
+        Extent::Histogram => ":kind=histogram".to_owned(),
+        Extent::Roots => format!(":kind=roots:limit={ROOTS_LIMIT}"),
+    };
+    let selection = Selection::parse(&format!("heap:looks={looks}:every={every}:strings={strings}{kind}"))
         .map_err(|error| failure(Code::Usage, error.to_string()))?;
     let options = RecordOptions {
         profilers: vec![selection],
@@ -113,10 +151,11 @@ pub fn take(
 
 /// One look of a process, kept nowhere.
 pub fn look_once(target: &diagnostics::DotnetProcess, agent: &AgentArgs) -> anyhow::Result<Snapshot> {
-    let args = TakeArgs { output: None, no_strings: false, agent: agent.clone() };
-    let taken = take(target, &args, 1, 10, true)?;
+    let memory = MemoryArgs::default();
+    let args = TakeArgs { output: None, no_strings: false, memory, agent: agent.clone() };
+    let taken = take(target, &args, Extent::All, 1, 10, true)?;
     let mut found = None;
-    read_session(&taken.path, |_| true, |snapshot| found = Some(snapshot))?;
+    read_session(&taken.path, memory, |_| true, |snapshot| found = Some(snapshot))?;
     found.filter(|snapshot| !snapshot.is_empty()).ok_or_else(|| no_look(&taken.summary))
 }
 
@@ -132,6 +171,7 @@ pub struct Reading {
 /// Reads the looks of a session, in order, those that are wanted by their number from 0 on.
 pub fn read_session(
     path: &Path,
+    memory: MemoryArgs,
     wanted: impl Fn(u32) -> bool,
     mut take: impl FnMut(Snapshot),
 ) -> anyhow::Result<Reading> {
@@ -145,7 +185,7 @@ pub fn read_session(
             Ok(SessionRecord::Info(first)) => info = Some(first),
             Ok(SessionRecord::HeapBegin { look, time }) => {
                 read.looks += 1;
-                open = wanted(look).then(|| LookBuilder::new(time));
+                open = wanted(look).then(|| LookBuilder::new(time, memory.budget()));
             }
             Ok(SessionRecord::HeapEnd(end)) => {
                 if let Some(look) = open.take() {
@@ -174,8 +214,8 @@ pub fn read_session(
 }
 
 /// A `.gcdump` file.
-pub fn read_gcdump(path: &Path) -> anyhow::Result<Snapshot> {
-    let budget = MemoryBudget::default();
+pub fn read_gcdump(path: &Path, memory: MemoryArgs) -> anyhow::Result<Snapshot> {
+    let budget = memory.budget();
     let length = fs::metadata(path).with_context(|| format!("cannot open {}", path.display()))?.len();
     if length > budget.bytes {
         let message = format!("{} has {} MB, which is more than fits into memory", path.display(), length >> 20);
@@ -203,8 +243,8 @@ struct LookBuilder {
 }
 
 impl LookBuilder {
-    fn new(time: u64) -> Self {
-        Self { builder: SnapshotBuilder::new(MemoryBudget::default()), time, damage: None }
+    fn new(time: u64, budget: MemoryBudget) -> Self {
+        Self { builder: SnapshotBuilder::new(budget), time, damage: None }
     }
 
     fn add(&mut self, record: &SessionRecord) {
@@ -244,12 +284,28 @@ impl LookBuilder {
             time,
             unix_ms: info.map_or(0, |info| info.start_unix_ms + time / 1_000_000),
             pause_ns: end.as_ref().map(|end| end.paused).filter(|paused| *paused > 0),
+            extent: info.map_or(Extent::All, extent),
             complete: self.damage.is_none() && end.is_some_and(|end| end.complete),
             reason: reasons.into_iter().flatten().collect::<Vec<_>>().join("; "),
             process: info.map(|info| info.process_name.clone()).unwrap_or_default(),
             pid: info.map_or(0, |info| info.pid),
             runtime: info.map(|info| format!(".NET {}", info.runtime)).unwrap_or_default(),
         })
+    }
+}
+
+/// What the looks of a session were meant to tell.
+fn extent(info: &SessionInfo) -> Extent {
+    // Where tasks are looked for, looks tell everything.
+    if info.profilers.iter().any(|run| run.id == profilers::r#async::SPEC.id) {
+        return Extent::All;
+    }
+    let run = info.profilers.iter().find(|run| run.id == profilers::heap::SPEC.id);
+    let kind = run.and_then(|run| run.params.iter().find(|(name, _)| name == "kind"));
+    match kind.map(|(_, value)| LookKind::by_name(value)) {
+        Some(LookKind::Histogram) => Extent::Histogram,
+        Some(LookKind::Roots) => Extent::Roots,
+        Some(LookKind::All) | None => Extent::All,
     }
 }
 
@@ -275,6 +331,8 @@ fn add(builder: &mut SnapshotBuilder, item: HeapItem<'_>) {
             builder.generation(Generation { generation, start, length });
         }
         HeapItem::StringContent { address, hash, length, text } => builder.string(address, hash, length, text),
+        HeapItem::Field { object, field: FIELD_STATE, value } => builder.state(object, value as u32 as i32),
+        HeapItem::Field { object, field: FIELD_CONTINUATION, value } => builder.continuation(object, value),
         HeapItem::Field { .. } | HeapItem::Origin { .. } | HeapItem::Sum { .. } => {}
     }
 }

@@ -1,7 +1,10 @@
 //! Looks at a heap, for people.
 
 use crate::console::{printable, table};
-use heap::{HolderRow, LeakReport, PathRow, Report, RootKind, TypeRow, growth::Verdict};
+use heap::{
+    Brief, Extent, Gaps, GenerationRow, HolderRow, LeakReport, PathRow, Report, RootKind, RootRow, TypeRow,
+    growth::Verdict,
+};
 use report::format::{bytes, count, counted, duration, rate, utc};
 use std::fmt::Write as _;
 
@@ -18,7 +21,7 @@ pub fn report(report: &Report, width: Option<usize>) -> String {
     types(&mut text, "Types by bytes", &report.types, width);
     types(&mut text, "Types by what they retain", &report.retaining_types, width);
     retainers(&mut text, report);
-    roots(&mut text, report, width);
+    kinds(&mut text, &report.roots, width);
     if !report.finalizer_queue.is_empty() {
         types(&mut text, "Waiting for their finalizer", &report.finalizer_queue, width);
     }
@@ -40,24 +43,83 @@ pub fn report(report: &Report, width: Option<usize>) -> String {
         }
         holders(&mut text, &asked.holders);
     }
-    missing(&mut text, report);
+    gaps(&mut text, report.missing.unreached_objects, &report.missing.gaps);
+    text
+}
+
+/// Whose look it is, and of when.
+fn title(text: &mut String, what: &str, process: &str, pid: u32, runtime: &str, unix_ms: u64) {
+    let process = match (process.is_empty(), pid) {
+        (true, 0) => "a process".to_owned(),
+        (false, 0) => printable(process),
+        (true, pid) => format!("process {pid}"),
+        (false, pid) => format!("{} (pid {pid})", printable(process)),
+    };
+    let _ = write!(text, "{what} of {process}");
+    if !runtime.is_empty() {
+        let _ = write!(text, ", {runtime}");
+    }
+    if unix_ms > 0 {
+        let _ = write!(text, ", {}", utc(unix_ms));
+    }
+}
+
+/// Where the objects are, for how long the process stood still, and what is missing.
+fn circumstances(
+    text: &mut String,
+    generations: &[GenerationRow],
+    pause_seconds: Option<f64>,
+    complete: bool,
+    said: Option<&str>,
+) {
+    let generations: Vec<String> = generations.iter().map(|row| format!("{} {}", row.name, bytes(row.bytes))).collect();
+    if !generations.is_empty() {
+        let _ = writeln!(text, "  {}", generations.join(", "));
+    }
+    if let Some(pause) = pause_seconds {
+        let _ = writeln!(text, "  the process stood still for {}", duration((pause * 1e9) as u64));
+    }
+    note(text, complete, said);
+}
+
+/// A look that has no references.
+pub fn brief(brief: &Brief, width: Option<usize>) -> String {
+    let mut text = String::new();
+    let what = if brief.looked_at == Extent::Roots { "Roots" } else { "Histogram" };
+    title(&mut text, what, &brief.process, brief.pid, &brief.runtime, brief.time_unix_ms);
+    let totals = &brief.totals;
+    let (objects, types) = (counted(totals.objects, "object"), counted(totals.types, "type"));
+    let _ = match brief.looked_at {
+        Extent::Roots => writeln!(text, "\n  they refer to {objects} of {types}, {}", bytes(totals.bytes)),
+        _ => writeln!(text, "\n  {objects}, {}, {types}", bytes(totals.bytes)),
+    };
+    circumstances(&mut text, &brief.generations, brief.pause_seconds, brief.complete, brief.note.as_deref());
+    if brief.looked_at == Extent::Roots {
+        kinds(&mut text, &brief.roots, width);
+        let rows: Vec<Vec<String>> = brief
+            .root_types
+            .iter()
+            .map(|row| {
+                let cells = [row.roots, row.objects, row.pinned, row.weak].map(count);
+                let kind = std::iter::once(row.kind.name().to_owned());
+                kind.chain(cells).chain([bytes(row.bytes), printable(&row.name)]).collect()
+            })
+            .collect();
+        let head = ["KIND", "ROOTS", "OBJECTS", "PINNING", "WEAK", "BYTES", "TYPE"];
+        let _ = write!(text, "\nWhat they refer to\n{}", indented(&table(&head, &rows, width)));
+    } else {
+        let row = |row: &heap::BriefRow| vec![bytes(row.bytes), count(row.objects), printable(&row.name)];
+        let rows: Vec<Vec<String>> = brief.types.iter().map(row).collect();
+        let _ = write!(text, "\nTypes by bytes\n{}", indented(&table(&["BYTES", "OBJECTS", "TYPE"], &rows, width)));
+    }
+    let not_looked_at: String = brief.not_looked_at.iter().map(|what| format!("  {what}\n")).collect();
+    let _ = write!(text, "\nNot looked at\n{not_looked_at}");
+    gaps(&mut text, 0, &brief.missing);
     text
 }
 
 fn head(text: &mut String, report: &Report) {
-    let process = match (report.process.is_empty(), report.pid) {
-        (true, 0) => "a process".to_owned(),
-        (false, 0) => printable(&report.process),
-        (true, pid) => format!("process {pid}"),
-        (false, pid) => format!("{} (pid {pid})", printable(&report.process)),
-    };
-    let _ = write!(text, "Heap of {process}");
-    if !report.runtime.is_empty() {
-        let _ = write!(text, ", {}", report.runtime);
-    }
-    if report.time_unix_ms > 0 {
-        let _ = write!(text, ", {}", utc(report.time_unix_ms));
-    }
+    title(text, "Heap", &report.process, report.pid, &report.runtime, report.time_unix_ms);
     let totals = &report.totals;
     let _ = writeln!(
         text,
@@ -67,15 +129,7 @@ fn head(text: &mut String, report: &Report) {
         counted(totals.references, "reference"),
         counted(totals.types, "type")
     );
-    let generations: Vec<String> =
-        report.generations.iter().map(|row| format!("{} {}", row.name, bytes(row.bytes))).collect();
-    if !generations.is_empty() {
-        let _ = writeln!(text, "  {}", generations.join(", "));
-    }
-    if let Some(pause) = report.pause_seconds {
-        let _ = writeln!(text, "  the process stood still for {}", duration((pause * 1e9) as u64));
-    }
-    note(text, report.complete, report.note.as_deref());
+    circumstances(text, &report.generations, report.pause_seconds, report.complete, report.note.as_deref());
 }
 
 fn note(text: &mut String, complete: bool, note: Option<&str>) {
@@ -116,9 +170,8 @@ fn retainers(text: &mut String, report: &Report) {
     }
 }
 
-fn roots(text: &mut String, report: &Report, width: Option<usize>) {
-    let rows: Vec<Vec<String>> = report
-        .roots
+fn kinds(text: &mut String, roots: &[RootRow], width: Option<usize>) {
+    let rows: Vec<Vec<String>> = roots
         .iter()
         .map(|row| {
             let cells = [row.roots, row.objects, row.pinned, row.weak].map(count);
@@ -189,10 +242,9 @@ pub fn path_text(path: &PathRow) -> String {
     text
 }
 
-fn missing(text: &mut String, report: &Report) {
-    let (missing, gaps) = (&report.missing, &report.missing.gaps);
+fn gaps(text: &mut String, unreached: u64, gaps: &Gaps) {
     let lines = [
-        (missing.unreached_objects, "objects that no root leads to"),
+        (unreached, "objects that no root leads to"),
         (gaps.dangling_references, "references to where no object is known"),
         (gaps.dangling_roots, "roots to where no object is known"),
         (gaps.duplicate_objects, "objects told twice"),

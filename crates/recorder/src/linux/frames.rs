@@ -1,10 +1,10 @@
 //! From addresses to frames: unwinds copied stacks, and names what stands at an address.
 
 use super::{cpu::TakenSample, define::Definitions, names::Names, target::Target};
-use session::{FrameId, FrameTrust, FunctionKind, StackId};
+use session::{FrameId, FrameTrust, FunctionKind, HeapMachine, StackId};
 use std::{collections::HashMap, sync::Arc};
 use unwind::{Frame, FrameCode, LiveProcess, Needed, Outcome, Sample, Trust, Unknown, Unwinder};
-use wire::{Class, Code, Method, MethodKind, Module, RuntimeWorkKind};
+use wire::{Class, Code, Machine, Method, MethodKind, Module, RuntimeWorkKind};
 
 /// Most frames of an event's stack: the runtime gives no more (`EP_MAX_STACK_DEPTH`).
 const MOST_EVENT_FRAMES: usize = 100;
@@ -90,6 +90,11 @@ impl Frames {
 
     pub fn class(&mut self, class: Class) {
         self.names.class(class);
+    }
+
+    /// An asynchronous method, with the lines where it waits.
+    pub fn machine(&mut self, machine: Machine) -> HeapMachine {
+        self.names.machine(machine)
     }
 
     pub fn class_name(&self, class: u32) -> String {

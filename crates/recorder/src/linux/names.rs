@@ -1,11 +1,11 @@
 //! Names and source lines of functions.
 
 use super::define::Definitions;
-use session::{FunctionDef, FunctionId, FunctionKind, ModuleId, SourceLine};
+use session::{AwaitPoint, FunctionDef, FunctionId, FunctionKind, HeapMachine, ModuleId, SourceLine};
 use std::{collections::HashMap, path::Path, path::PathBuf};
 use symbols::{ModuleKind, NativeSymbols, PortablePdb};
 use unwind::NativeLocation;
-use wire::{Class, Method, MethodKind, Module};
+use wire::{Class, Machine, Method, MethodKind, Module};
 
 /// What the agent told about a method.
 struct MethodFacts {
@@ -41,6 +41,8 @@ pub(super) struct Names {
     /// Native and IL offsets by code version, ascending.
     il_maps: HashMap<u32, Vec<(u32, u32)>>,
     images: HashMap<String, NativeImage>,
+    /// Lines of modules that are named by their file instead of by a number.
+    by_file: HashMap<(String, [u8; 16]), Option<PortablePdb>>,
 }
 
 impl Names {
@@ -52,7 +54,21 @@ impl Names {
             classes: HashMap::new(),
             il_maps: HashMap::new(),
             images: HashMap::new(),
+            by_file: HashMap::new(),
         }
+    }
+
+    /// An asynchronous method, with the lines where it waits.
+    pub fn machine(&mut self, machine: Machine) -> HeapMachine {
+        let Machine { class, path, mvid, token, points } = machine;
+        let file = below(&self.root, &path);
+        let find = || PortablePdb::find(&file?, Some(mvid)).ok().flatten();
+        let pdb = self.by_file.entry((path, mvid)).or_insert_with(find).as_ref();
+        let points = points.into_iter().map(|(state, il_offset)| {
+            let line = pdb.and_then(|pdb| pdb.line(token, il_offset));
+            AwaitPoint { state, line: line.map(|line| SourceLine { file: line.file, line: line.line }) }
+        });
+        HeapMachine { class, points: points.collect() }
     }
 
     pub fn module(&mut self, definitions: &mut Definitions, module: Module) {

@@ -61,6 +61,12 @@ const CATCH_LIMIT: Duration = Duration::from_secs(1);
 /// How long the agent may take to say goodbye, and then to detach.
 const BYE_LIMIT: Duration = Duration::from_secs(6);
 
+/// How long a process may be stopped by a signal while a look at its heap is waited for, which has no limit else.
+const STOPPED_LIMIT: Duration = Duration::from_secs(5);
+
+/// Why such a look is given up.
+const STAYS_STOPPED: &str = "the process was stopped and does not go on: let it go on (kill -CONT), then look again";
+
 /// How the note on deep stacks begins.
 const DEEP_STACKS: &str = "many stacks were deeper than what was copied of them";
 
@@ -150,6 +156,8 @@ struct HeapLooks {
     under_way: Option<u64>,
     /// Whether one ended before it had seen all.
     incomplete: bool,
+    /// Since when the process has been stopped by a signal, as far as that was looked at.
+    stopped_since: Option<Instant>,
 }
 
 pub(super) struct Pump {
@@ -257,6 +265,9 @@ impl Pump {
             if Instant::now() >= next_second {
                 next_second += Duration::from_secs(1);
                 self.every_second();
+                if self.waits_in_vain() {
+                    break;
+                }
             }
             let mut progress = self.progress();
             progress.elapsed = started.elapsed();
@@ -602,6 +613,11 @@ impl Pump {
             Record::HeapChunk { .. } => self.drop_sample("parts of a look at the heap that are too large", 1),
             Record::HeapClasses { classes, .. } => self.in_look(|look| SessionRecord::HeapClasses { look, classes }),
             Record::HeapMethods { methods, .. } => self.in_look(|look| SessionRecord::HeapMethods { look, methods }),
+            Record::HeapMachines { machines, .. } => {
+                let frames = &mut self.frames;
+                let machines = machines.into_iter().map(|machine| frames.machine(machine)).collect();
+                self.in_look(|look| SessionRecord::HeapMachines { look, machines });
+            }
             Record::HeapEnd(end) => self.look_ends(end),
         }
     }
@@ -663,6 +679,21 @@ impl Pump {
             let (time, reason) = (now(), Some(reason.to_owned()));
             self.look_ends(wire::HeapEnd { look: 0, time, paused: 0, objects, complete: false, reason });
         }
+    }
+
+    /// Whether a look is waited for while the process is stopped, and that for too long.
+    fn waits_in_vain(&mut self) -> bool {
+        let waits = self.sources.last_look.is_some() || self.heap_looks.under_way.is_some();
+        if !waits || !self.sources.target.is_stopped() {
+            self.heap_looks.stopped_since = None;
+            return false;
+        }
+        let since = *self.heap_looks.stopped_since.get_or_insert_with(Instant::now);
+        let in_vain = since.elapsed() >= STOPPED_LIMIT;
+        if in_vain {
+            self.note(STAYS_STOPPED.into());
+        }
+        in_vain
     }
 
     /// Whether the looks that the recording is for have been taken, or cannot be.
@@ -1176,6 +1207,7 @@ impl Pump {
         }
         self.close_look(match reason {
             EndReason::ProcessExited => "the process ended",
+            _ if self.notes.iter().any(|note| note == STAYS_STOPPED) => STAYS_STOPPED,
             _ if self.closed => "the connection to the agent ended",
             _ => "the recording was stopped",
         });

@@ -142,16 +142,26 @@ fn both_arguments(first: &str, second: &str) -> String {
 /// Refuses profilers that cannot be in one recording.
 pub(super) fn check_together(options: &RecordOptions) -> Result<(), RecordError> {
     let runs = |id: &str| options.profilers.iter().any(|selection| selection.spec.id == id);
-    let (heap, survivors) = (profilers::heap::SPEC.id, profilers::survivors::SPEC.id);
-    if runs(heap) && runs(survivors) { Err(RecordError::NotTogether(heap, survivors)) } else { Ok(()) }
+    let survivors = profilers::survivors::SPEC.id;
+    // Both would have the runtime tell of the same collections.
+    let looks = [profilers::heap::SPEC.id, profilers::r#async::SPEC.id].into_iter().find(|looks| runs(looks));
+    match looks.filter(|_| runs(survivors)) {
+        Some(looks) => Err(RecordError::NotTogether(looks, survivors)),
+        None => Ok(()),
+    }
 }
 
-/// How many looks at the heap end a recording that does nothing else; `None` for one that goes on.
+/// How many looks at the heap end a recording that is for them; `None` for one that goes on. The samples beside looks for
+/// `async` are of the time between them.
 fn last_look(options: &RecordOptions) -> Option<u32> {
-    match options.profilers.as_slice() {
-        [only] if only.spec.id == "heap" => only.param("looks")?.parse().ok(),
-        _ => None,
+    let looks =
+        |id: &str| options.profilers.iter().find(|selection| selection.spec.id == id)?.param("looks")?.parse().ok();
+    let only = |ids: &[&str]| options.profilers.iter().all(|selection| ids.contains(&selection.spec.id));
+    if only(&["heap", "async"]) {
+        return looks("heap").or_else(|| looks("async"));
     }
+    let ends = options.duration.is_none() && only(&["async", "cpu", "wall"]);
+    if ends { looks("async") } else { None }
 }
 
 /// The engine that a launch asks the agent for: the choice is made before there is a process.
@@ -264,6 +274,7 @@ impl Start {
                         "allocations" => "EventPipe, GCAllocationTick: one for each 100 KB, biased".to_owned(),
                         "exact-allocations" => "runtime callbacks, every object".to_owned(),
                         "heap" => "forced collections, every surviving object".to_owned(),
+                        "async" => "forced collections, every surviving task and its state".to_owned(),
                         "survivors" => "runtime callbacks of the program's own collections".to_owned(),
                         "calls" => "enter and leave hooks, every call".to_owned(),
                         "transitions" => "runtime callbacks, every call".to_owned(),
@@ -301,6 +312,32 @@ impl Start {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::AgentFile;
+    use profilers::Selection;
+
+    #[test]
+    fn a_recording_for_looks_ends_with_the_last_one() {
+        let options = |profilers: &str, duration: Option<u64>| RecordOptions {
+            profilers: Selection::parse_list(profilers).unwrap(),
+            rate_hz: 100,
+            engine: EngineChoice::Auto,
+            duration: duration.map(Duration::from_secs),
+            output: None,
+            live: false,
+            agent: AgentFile::Embedded(&[]),
+        };
+        for (profilers, duration, last) in [
+            ("heap:looks=3", None, Some(3)),
+            ("heap:looks=3,gc", None, None),
+            ("async", None, Some(2)),
+            ("async:looks=4,cpu,wall", None, Some(4)),
+            ("async:looks=4,cpu,wall", Some(9), None),
+            ("heap:looks=3,async:looks=5", None, Some(3)),
+            ("cpu,wall", None, None),
+        ] {
+            assert_eq!(last_look(&options(profilers, duration)), last, "{profilers}");
+        }
+    }
 
     #[test]
     fn arguments_of_one_provider_are_put_together() {

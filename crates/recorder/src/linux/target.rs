@@ -91,6 +91,11 @@ impl Target {
         times.collect()
     }
 
+    /// Whether it is stopped by a signal or a debugger, until somebody lets it go on.
+    pub fn is_stopped(&self) -> bool {
+        proc::stat(self.pid).is_ok_and(|stat| stat.state.is_stopped())
+    }
+
     /// Whether it still runs.
     pub fn is_alive(&self) -> bool {
         proc::stat(self.pid).is_ok_and(|stat| stat.start_ticks == self.start_ticks && !stat.state.is_over())

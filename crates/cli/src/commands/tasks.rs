@@ -1,0 +1,141 @@
+//! `clrscope async`: asynchronous methods that wait, who awaits whom, and where time goes on such stacks.
+
+use super::{heap::no_look, record::StopOnSignal};
+use crate::{
+    agent::AgentArgs,
+    console, duration,
+    exit::{Code, failure},
+    heap::source::Source,
+    recording,
+    tasks::{hot, report, text},
+};
+use ::heap::Tasks;
+use anyhow::Context;
+use profile::{BuildOptions, Profile};
+use profilers::Selection;
+use recorder::{EngineChoice, RecordOptions, Summary};
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// CPU samples per second and thread, meanwhile.
+const RATE: u32 = 100;
+
+/// Show which asynchronous methods wait, who awaits whom, and for what
+///
+/// Takes two looks at the heap of a running process: each is a full collection, during which the process stands still. Of
+/// methods that are pending it tells in which state and at which line they stand, who awaits them, what the one at the end
+/// waits for, and whether they were there at the first look already. CPU and wall samples of the time between are shown on these
+/// stacks: where time goes, and for whom.
+///
+/// A session file with looks is read instead where one is named.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Process id, name as `clrscope ps` shows it, or session file
+    #[arg(value_name = "PID|NAME|FILE")]
+    target: String,
+    /// Time between the two looks, in whole seconds: 3s, 1m
+    #[arg(short, long, value_name = "TIME", default_value = "3s", value_parser = duration::parse_positive)]
+    duration: Duration,
+    /// Take no samples of CPU time and of waiting
+    #[arg(long)]
+    no_samples: bool,
+    /// Session file to keep [default: none is kept]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Rows of each list
+    #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    top: u32,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    agent: AgentArgs,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<Code> {
+    let (path, taken) = match Source::find(&args.target)? {
+        Source::Gcdump(path) => {
+            let message = format!("{} does not tell where methods stand: it needs a session", path.display());
+            return Err(failure(Code::BadSession, message));
+        }
+        Source::Session(path) => (path, None),
+        Source::Process(process) => {
+            let taken = take(args, &process)?;
+            (taken.path.clone(), Some(taken))
+        }
+    };
+    let (found, reading) = report::read(&path, args.top as usize)?;
+    let Some((mut report, tasks)) = found else {
+        return Err(match (&taken, reading.damage) {
+            (Some(taken), _) => no_look(&taken.summary),
+            (None, damage) => {
+                let why = damage.unwrap_or_else(|| "`clrscope async <PID>` takes some".to_owned());
+                failure(Code::BadSession, format!("there is no look at a heap in {}: {why}", path.display()))
+            }
+        });
+    };
+    report.hot = hot_paths(&path, &tasks, args.top as usize)?;
+    match args.json {
+        true => console::print_json(&report)?,
+        false => console::print(&text::report(&report))?,
+    }
+    if let Some(damage) = reading.damage {
+        return Err(failure(Code::BadSession, format!("{damage}; the report is of what came before")));
+    }
+    if !report.complete {
+        let note = report.note.as_deref().unwrap_or("not all objects are in it");
+        return Err(failure(Code::BadSession, format!("the look is not complete: {note}")));
+    }
+    match taken {
+        Some(_) if report.looks.len() < 2 => {
+            Err(failure(Code::Ended, "there was no second look: the process ended, or was left before"))
+        }
+        _ => Ok(Code::Success),
+    }
+}
+
+/// A recording, and the folder that goes with it unless it is to be kept.
+struct Taken {
+    path: PathBuf,
+    summary: Summary,
+    _folder: Option<tempfile::TempDir>,
+}
+
+fn take(args: &Args, process: &diagnostics::DotnetProcess) -> anyhow::Result<Taken> {
+    let every = match (args.duration.as_secs(), args.duration.subsec_nanos()) {
+        (seconds @ 1..=86_400, 0) => seconds,
+        _ => return Err(failure(Code::Usage, "--duration takes whole seconds, from 1s to 24h")),
+    };
+    let (path, folder) = match &args.output {
+        Some(path) => (path.clone(), None),
+        None => {
+            let folder = tempfile::tempdir().context("cannot make a folder for a temporary file")?;
+            (folder.path().join(format!("async.{}", session::EXTENSION)), Some(folder))
+        }
+    };
+    let samples = if args.no_samples { "" } else { ",cpu,wall" };
+    let options = RecordOptions {
+        profilers: Selection::parse_list(&format!("async:looks=2:every={every}{samples}"))?,
+        rate_hz: RATE,
+        engine: EngineChoice::Auto,
+        // It ends with the last look.
+        duration: None,
+        output: Some(path.clone()),
+        live: false,
+        agent: args.agent.file(),
+    };
+    let stop = StopOnSignal::start()?;
+    let recording = recorder::attach(process, options)?;
+    stop.set(recording.stop_handle());
+    let summary = recording::wait(recording, None, args.json)?;
+    Ok(Taken { path, summary, _folder: folder })
+}
+
+fn hot_paths(path: &Path, tasks: &Tasks, top: usize) -> anyhow::Result<Option<hot::Hot>> {
+    let shown = || format!("{}", path.display());
+    let profile = Profile::read(File::open(path).with_context(shown)?, BuildOptions::default()).with_context(shown)?;
+    Ok(hot::of(&profile, tasks, top))
+}
