@@ -4,6 +4,7 @@
 //! and registers no thread-local destructor: one of those would keep the library mapped after the detach.
 
 use crate::agent::{Agent, Phase};
+use crate::allocated;
 use crate::calls;
 use crate::context::Context;
 use crate::counters::Counters;
@@ -95,6 +96,9 @@ impl Entry {
             agent.log(LogLevel::Error, format!("no calls: {error}"));
         } else if mask.contains(EventMask::ENTER_LEAVE) || mask.contains(EventMask::CODE_TRANSITIONS) {
             calls::start(&agent);
+        }
+        if mask.contains(EventMask::OBJECT_ALLOCATED) {
+            allocated::start(info);
         }
         let for_thread = Arc::clone(&agent);
         // Last of all that can fail: once it runs, the library must stay until it is joined.
@@ -368,7 +372,12 @@ impl ProfilerCallback for Entry {
         self.compiled();
     }
 
-    fn module_unload_started(&self, _cx: &CallbackCx<'_>, _module: ModuleId) {
+    fn object_allocated(&self, cx: &CallbackCx<'_>, object: ObjectId<'_>, class: ClassId) {
+        allocated::count(cx.info(), object, class);
+    }
+
+    fn module_unload_started(&self, _cx: &CallbackCx<'_>, module: ModuleId) {
+        allocated::module_goes(module);
         if let Some(agent) = self.agent() {
             agent.module_goes();
         }

@@ -11,6 +11,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 pub mod agent;
+pub mod allocated;
 pub mod calls;
 pub mod collectors;
 pub mod compare;

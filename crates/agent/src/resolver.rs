@@ -298,6 +298,13 @@ impl Resolver {
         self.last_class
     }
 
+    /// A new id for a class that is known by its full name.
+    pub fn named_class(&mut self, name: &str, out: &mut Vec<Record>) -> u32 {
+        self.last_class = self.last_class.wrapping_add(1);
+        out.push(Record::Class(Class { id: self.last_class, name: name.to_owned() }));
+        self.last_class
+    }
+
     /// Events tell a nested class without what it is nested in, and so without a namespace. The first nested class of
     /// that name is taken for it; `None` if there is none, or the name is whole.
     fn full_name(&self, name: &str) -> Option<String> {

@@ -1,6 +1,7 @@
 //! The agent's main thread: talks to clrscope, writes what was collected, and ends the session.
 
 use crate::agent::{Agent, Phase};
+use crate::allocated;
 use crate::calls;
 use crate::counters::Counters;
 use crate::exception_events::{self, Storm};
@@ -47,6 +48,7 @@ pub fn run(agent: &Arc<Agent>) {
         Counters::add(&agent.counters.panics, 1);
     }
     calls::stop();
+    allocated::stop();
     agent.stop_sampling();
     agent.stop_looking();
     agent.stop_signals();
@@ -82,6 +84,7 @@ struct Writer<'a> {
     /// Where exceptions come as events.
     storm: Option<Storm>,
     calls: calls::Reader,
+    allocated: allocated::Reader,
 }
 
 /// The other side is gone, or does not read.
@@ -102,6 +105,7 @@ impl<'a> Writer<'a> {
             ticking: false,
             storm: None,
             calls: calls::Reader::new(),
+            allocated: allocated::Reader::default(),
         }
     }
 
@@ -140,6 +144,7 @@ impl<'a> Writer<'a> {
                 next_status = now + STATUS_INTERVAL;
                 self.flush_collectors()?;
                 self.flush_calls(false)?;
+                self.flush_allocated()?;
                 let status = self.status();
                 self.put(Record::Status(status))?;
             }
@@ -170,6 +175,7 @@ impl<'a> Writer<'a> {
                     Control::Flush => {
                         self.flush_collectors()?;
                         self.flush_calls(false)?;
+                        self.flush_allocated()?;
                         self.drain()?;
                         self.put(Record::Flushed)?;
                     }
@@ -327,6 +333,7 @@ impl<'a> Writer<'a> {
     fn end(&mut self, reason: Result<ByeReason, Gone>) {
         self.agent.advance(Phase::Stopping);
         calls::stop();
+        allocated::stop();
         self.agent.stop_sampling();
         self.agent.stop_looking();
         self.agent.with_signals(SignalEngine::disarm);
@@ -341,6 +348,7 @@ impl<'a> Writer<'a> {
         let _ = (|| {
             self.flush_collectors()?;
             self.flush_calls(true)?;
+            self.flush_allocated()?;
             self.drain()?;
             let status = self.status();
             self.agent.stop_signals();
@@ -468,19 +476,33 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    /// Writes what was allocated since the last time.
+    fn flush_allocated(&mut self) -> Result<(), Gone> {
+        let mut records = Vec::new();
+        self.allocated.begin();
+        let mut next = Some(0);
+        while let Some(place) = next {
+            next = self.allocated.read(place, &mut self.resolver, &mut records);
+            self.put_all(&mut records)?;
+        }
+        Ok(())
+    }
+
     fn status(&self) -> Status {
         let agent = self.agent;
         let mut dropped = vec![("events, queue full".to_owned(), agent.events.dropped())];
         dropped.push(("records over the frame size".to_owned(), self.lost_records));
         dropped.extend(self.dropped.iter().map(|(reason, count)| ((*reason).to_owned(), *count)));
         dropped.extend(self.calls.dropped().map(|(reason, count)| (reason.to_owned(), count)));
+        dropped.extend(self.allocated.dropped().map(|(reason, count)| (reason.to_owned(), count)));
         let mut counters = agent.counters.list();
         counters.push(("events".to_owned(), agent.events.passed()));
         let mut memory = agent.held_memory()
             + self.resolver.memory()
             + agent.heap.memory()
             + agent.survivors.memory()
-            + self.calls.memory();
+            + self.calls.memory()
+            + self.allocated.memory();
         agent.with_signals(|engine| {
             let (full, off_stack) = engine.dropped();
             dropped.push(("samples, ring full".to_owned(), full));

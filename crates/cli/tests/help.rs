@@ -89,7 +89,8 @@ fn profilers_are_those_of_the_registry() {
             "transitions",
             "jit",
             "loads",
-            "async"
+            "async",
+            "exact-allocations"
         ]
     );
     let wall = run(["profilers", "wall", "--json"]).expect(0).json();

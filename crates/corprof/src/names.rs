@@ -361,6 +361,15 @@ impl NameResolver {
         self.class_entry(class, 0).map(|entry| Arc::clone(&entry.full_name))
     }
 
+    /// The full name of a class, and the modules that it comes from: its own, and those of its generic arguments. When one
+    /// of them is unloaded, the handle stands for the class no longer.
+    ///
+    /// # Errors
+    /// As [`Self::class`].
+    pub fn class_and_modules(&self, class: ClassId) -> Result<(Arc<str>, Vec<ModuleId>)> {
+        self.class_entry(class, 0).map(|entry| (Arc::clone(&entry.full_name), entry.modules.clone()))
+    }
+
     /// The full name of a type by its place in metadata, with generic parameters in place of arguments.
     ///
     /// # Errors

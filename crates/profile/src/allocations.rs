@@ -1,6 +1,9 @@
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use session::{AllocationBatch, AllocationHeap, AllocationSampling, Nanos, StackId, ThreadId, ThreadState, TypeId};
+use session::{
+    AllocatedObjects, AllocationBatch, AllocationHeap, AllocationSampling, Nanos, StackId, ThreadId, ThreadState,
+    TypeId,
+};
 
 use crate::{Amount, Estimate, Place, Profile, Series, SeriesKind, exceptions::heaviest, series::Row};
 
@@ -49,12 +52,30 @@ pub struct Allocations {
     pub samples: Vec<AllocationSample>,
     /// How the runtime picked them, once there are any.
     pub sampling: Option<AllocationSampling>,
+    /// Every object, where all were counted; by thread and type.
+    pub exact: BTreeMap<(ThreadId, TypeId), ObjectCount>,
+}
+
+/// Objects, all of them counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ObjectCount {
+    /// How many.
+    pub objects: u64,
+    /// Their bytes as allocated.
+    pub bytes: u64,
+}
+
+impl ObjectCount {
+    fn add(&mut self, more: Self) {
+        self.objects = self.objects.saturating_add(more.objects);
+        self.bytes = self.bytes.saturating_add(more.bytes);
+    }
 }
 
 impl Allocations {
     pub(crate) fn new(start: Nanos, keep_samples: bool) -> Self {
         let series = Series::new(SeriesKind::Allocations, start, keep_samples);
-        Self { series, samples: Vec::new(), sampling: None }
+        Self { series, samples: Vec::new(), sampling: None, exact: BTreeMap::new() }
     }
 
     pub(crate) fn add(&mut self, sample: AllocationSample) {
@@ -90,6 +111,29 @@ impl Allocations {
         }
     }
 
+    pub(crate) fn add_exact(&mut self, allocated: &AllocatedObjects) {
+        for &(ty, objects, bytes) in &allocated.counts {
+            self.exact.entry((allocated.thread, ty)).or_default().add(ObjectCount { objects, bytes });
+        }
+    }
+
+    /// All objects that were counted.
+    pub fn exact_total(&self) -> ObjectCount {
+        let mut total = ObjectCount::default();
+        self.exact.values().for_each(|count| total.add(*count));
+        total
+    }
+
+    /// Counted objects by type, most bytes first.
+    pub fn exact_types(&self) -> Vec<(TypeId, ObjectCount)> {
+        most_bytes_first(self.exact.iter().map(|((_, ty), count)| (*ty, *count)))
+    }
+
+    /// Counted objects by thread, most bytes first.
+    pub fn exact_threads(&self) -> Vec<(ThreadId, ObjectCount)> {
+        most_bytes_first(self.exact.iter().map(|((thread, _), count)| (*thread, *count)))
+    }
+
     /// Estimated bytes of all.
     pub fn bytes(&self) -> Amount {
         Amount::of(self.samples.iter().map(|sample| sample.bytes as f64))
@@ -106,6 +150,16 @@ impl Allocations {
             Amount::of(self.samples.iter().filter(|sample| sample.heap == heap).map(|sample| sample.bytes as f64))
         })
     }
+}
+
+/// Sums by key.
+fn most_bytes_first<K: Copy + Ord>(counts: impl Iterator<Item = (K, ObjectCount)>) -> Vec<(K, ObjectCount)> {
+    let mut sums: BTreeMap<K, ObjectCount> = BTreeMap::new();
+    counts.for_each(|(key, count)| sums.entry(key).or_default().add(count));
+    let mut sums: Vec<(K, ObjectCount)> = sums.into_iter().collect();
+    // The order of keys stays where bytes are the same.
+    sums.sort_by_key(|(_, count)| std::cmp::Reverse((count.bytes, count.objects)));
+    sums
 }
 
 /// Objects that samples stand for; `None` if the size of one of them is not known, or there is none.

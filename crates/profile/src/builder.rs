@@ -103,6 +103,12 @@ impl ProfileBuilder {
                 see(end_of(batch.start, &batch.time_delta));
                 profile.allocations.add_batch(batch, inside);
             }
+            SessionRecord::AllocatedObjects(allocated) => {
+                see(allocated.time);
+                if inside(allocated.time) {
+                    profile.allocations.add_exact(allocated);
+                }
+            }
             SessionRecord::Contentions(batch) => {
                 see(end_of(batch.start, &batch.time_delta));
                 profile.locks.add_batch(batch, inside);

@@ -172,6 +172,12 @@ impl Profile {
                 profile.allocations.add(*sample);
             }
         }
+        // Counts know a thread and a type only. What a filter by time, state or text leaves of them is not known.
+        if filter.time.is_none() && filter.states.is_none() && filter.text.is_none() {
+            let takes = |thread: ThreadId| sieve.threads.as_ref().is_none_or(|threads| threads[thread.index()]);
+            let kept = self.allocations.exact.iter().filter(|((thread, _), _)| takes(*thread));
+            profile.allocations.exact.extend(kept.map(|(key, count)| (*key, *count)));
+        }
         profile.allocations.series.settle();
         profile.locks = Locks::new(start, keeps(&self.locks.series));
         for wait in &self.locks.waits {

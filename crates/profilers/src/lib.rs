@@ -56,7 +56,8 @@ profilers!(
     transitions,
     jit,
     loads,
-    r#async
+    r#async,
+    exact_allocations
 );
 
 /// The profiler of this id.

@@ -47,11 +47,16 @@ pub enum SelectionError {
 }
 
 impl Selection {
-    /// Reads one selection: `id`, or `id:name=value[:name=value…]`.
+    /// Reads one selection: `id`, or `id:name=value[:name=value…]`. A profiler that is a variant of another can be
+    /// written behind that one's name: `allocations:exact` is `exact-allocations`.
     pub fn parse(text: &str) -> Result<Self, SelectionError> {
-        let mut parts = text.split(':').map(str::trim);
+        let mut parts = text.split(':').map(str::trim).peekable();
         let id = parts.next().unwrap_or_default();
-        let spec = by_id(id).ok_or_else(|| SelectionError::UnknownProfiler(id.to_owned()))?;
+        let variant = parts.peek().and_then(|variant| by_id(&format!("{variant}-{id}")));
+        if variant.is_some() {
+            parts.next();
+        }
+        let spec = variant.or_else(|| by_id(id)).ok_or_else(|| SelectionError::UnknownProfiler(id.to_owned()))?;
         let mut params = Vec::new();
         for part in parts {
             let (name, value) =
@@ -167,6 +172,12 @@ mod tests {
         assert_eq!(list.iter().map(|selection| selection.spec.id).collect::<Vec<_>>(), ["cpu", "wall"]);
         assert_eq!(list[1].param("rate"), Some("50"));
         assert_eq!(Selection::parse("wall").unwrap().param("rate"), Some("20"));
+        let list = Selection::parse_list("allocations, allocations:exact").unwrap();
+        assert_eq!(list.iter().map(|one| one.spec.id).collect::<Vec<_>>(), ["allocations", "exact-allocations"]);
+        assert_eq!(
+            Selection::parse_list("allocations:exact,exact-allocations").unwrap_err(),
+            SelectionError::Twice("exact-allocations")
+        );
     }
 
     #[test]

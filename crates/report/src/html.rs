@@ -627,6 +627,7 @@ fn allocations(profile: &Profile, interner: &mut Interner<'_>, options: &Options
         .collect();
     json!({
         "on": profile.run("allocations").is_some() || !rows.is_empty(),
+        "exact": exact_allocations(profile),
         "biased": allocations.sampling == Some(AllocationSampling::Tick),
         "samples": allocations.samples.len(),
         "bytes": amount(&allocations.bytes()),
@@ -635,6 +636,19 @@ fn allocations(profile: &Profile, interner: &mut Interner<'_>, options: &Options
             .map(|(heap, bytes)| json!([heap_word(*heap), amount(&bytes)])).collect::<Vec<_>>(),
         "rows": rows,
     })
+}
+
+/// Objects, bytes, and rows of type, objects and bytes; null where objects were not counted.
+fn exact_allocations(profile: &Profile) -> Value {
+    let allocations = &profile.allocations;
+    if allocations.exact.is_empty() && profile.run("exact-allocations").is_none() {
+        return Value::Null;
+    }
+    let total = allocations.exact_total();
+    let types = allocations.exact_types();
+    let rows = types.iter().take(MOST_ROWS);
+    let rows: Vec<_> = rows.map(|(ty, count)| json!([profile.tables.ty(*ty).name, count.objects, count.bytes])).collect();
+    json!({ "objects": total.objects, "bytes": total.bytes, "types": types.len(), "rows": rows })
 }
 
 fn locks(profile: &Profile, interner: &mut Interner<'_>, options: &Options) -> Value {

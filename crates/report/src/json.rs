@@ -410,6 +410,7 @@ fn allocations(profile: &Profile) -> Value {
             session::AllocationSampling::Random => "random",
             session::AllocationSampling::Tick => "tick",
         }),
+        "exact": exact_allocations(profile),
         "bytes": amount(&allocations.bytes()),
         "objects": allocations.objects().as_ref().map(amount),
         "heaps": OBJECT_HEAPS.iter().zip(allocations.heaps()).map(|(heap, bytes)| (key(*heap), amount(&bytes)))
@@ -424,6 +425,29 @@ fn allocations(profile: &Profile) -> Value {
             "heaps": OBJECT_HEAPS.iter().zip(row.heaps).map(|(heap, bytes)| (key(*heap), json!(bytes)))
                 .collect::<serde_json::Map<_, _>>(),
             "allocated_at": row.allocated_at.as_ref().map(place),
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn exact_allocations(profile: &Profile) -> Value {
+    let allocations = &profile.allocations;
+    if allocations.exact.is_empty() && profile.run("exact-allocations").is_none() {
+        return Value::Null;
+    }
+    let total = allocations.exact_total();
+    json!({
+        "objects": total.objects,
+        "bytes": total.bytes,
+        "types": allocations.exact_types().iter().map(|(ty, count)| json!({
+            "type": ty.0,
+            "type_name": profile.tables.ty(*ty).name,
+            "objects": count.objects,
+            "bytes": count.bytes,
+        })).collect::<Vec<_>>(),
+        "threads": allocations.exact_threads().iter().map(|(thread, count)| json!({
+            "thread": thread.0,
+            "objects": count.objects,
+            "bytes": count.bytes,
         })).collect::<Vec<_>>(),
     })
 }

@@ -97,7 +97,10 @@ pub fn sections(profile: &Profile, options: &Options) -> Vec<Section> {
         sections.push(survivors(profile, options));
     }
     if wanted(SeriesKind::Allocations)
-        && (!profile.allocations.series.is_empty() || profile.run("allocations").is_some())
+        && (!profile.allocations.series.is_empty()
+            || !profile.allocations.exact.is_empty()
+            || profile.run("allocations").is_some()
+            || profile.run("exact-allocations").is_some())
     {
         sections.push(allocations(profile, options));
     }
@@ -686,11 +689,14 @@ fn survivors(profile: &Profile, options: &Options) -> Section {
 fn allocations(profile: &Profile, options: &Options) -> Section {
     let mut section = Section { title: "Allocations".to_owned(), lead: Vec::new(), tables: Vec::new() };
     let allocations = &profile.allocations;
+    let seconds = profile.duration().max(1) as f64 / 1e9;
+    exact_allocations(profile, options, seconds, &mut section);
     if allocations.samples.is_empty() {
-        section.lead.push("No samples: fewer than about 100 KB were allocated.".to_owned());
+        if profile.run("allocations").is_some() || profile.run("exact-allocations").is_none() {
+            section.lead.push("No samples: fewer than about 100 KB were allocated.".to_owned());
+        }
         return section;
     }
-    let seconds = profile.duration().max(1) as f64 / 1e9;
     let bytes = allocations.bytes();
     let objects =
         allocations.objects().map(|objects| format!(" in {} objects", format::amount(&objects, format::count)));
@@ -738,6 +744,36 @@ fn allocations(profile: &Profile, options: &Options) -> Section {
     let functions = profile.top_functions(SeriesKind::Allocations);
     section.tables.push(methods(profile, options, SeriesKind::Allocations, &functions));
     section
+}
+
+/// What is known of every object, where all were counted.
+fn exact_allocations(profile: &Profile, options: &Options, seconds: f64, section: &mut Section) {
+    let types = profile.allocations.exact_types();
+    if types.is_empty() {
+        if profile.run("exact-allocations").is_some() {
+            let filtered = if profile.filtered.is_some() { ", or none of what is shown is known of them" } else { "" };
+            section.lead.push(format!("No object was counted{filtered}."));
+        }
+        return;
+    }
+    let total = profile.allocations.exact_total();
+    section.lead.push(format!(
+        "{} allocated in {} of {}, {}/s; every one counted.",
+        format::bytes(total.bytes),
+        format::counted(total.objects, "object"),
+        format::counted(types.len() as u64, "type"),
+        format::bytes((total.bytes as f64 / seconds) as u64),
+    ));
+    let rows = types.iter().take(options.rows).map(|(ty, count)| {
+        vec![
+            Cell::text(format::bytes(count.bytes)),
+            Cell::text(format::percent(count.bytes as f64 / total.bytes.max(1) as f64)),
+            Cell::text(format::count(count.objects)),
+            type_name(profile, *ty),
+        ]
+    });
+    let columns = vec![right("bytes"), right("share"), right("objects"), left("type")];
+    section.tables.push(Table { columns, rows: rows.collect() });
 }
 
 /// Word for a heap of objects.

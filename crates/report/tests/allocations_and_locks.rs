@@ -177,6 +177,49 @@ fn json_has_estimates_with_their_errors() {
 }
 
 #[test]
+fn objects_that_were_counted_have_no_error_bars() {
+    let mut records = records(AllocationSampling::Random, true);
+    records.retain(|record| !matches!(record, SessionRecord::Allocations(_)));
+    let Some(SessionRecord::Info(info)) = records.first_mut() else { panic!() };
+    info.profilers[0].id = "exact-allocations".into();
+    let end = records.pop().unwrap();
+    for (thread, counts) in
+        [(0, vec![(0, 2_000_000, 64_000_000), (1, 3, 600_072)]), (1, vec![(1, 1, 24)]), (0, vec![(1, 2, 48)])]
+    {
+        let counts = counts.into_iter().map(|(ty, objects, bytes)| (TypeId(ty), objects, bytes)).collect();
+        let (time, thread) = (START + MS, ThreadId(thread));
+        records.push(SessionRecord::AllocatedObjects(AllocatedObjects { time, thread, counts }));
+    }
+    records.push(end);
+    let mut builder = ProfileBuilder::new(BuildOptions { keep_samples: true, ..BuildOptions::default() });
+    records.iter().for_each(|record| builder.add(record).unwrap());
+    let all = builder.finish(false).unwrap();
+    let page = text(&all, "text", &Options::default());
+    let page = page.split("Allocations").nth(1).and_then(|page| page.split("Locks").next()).unwrap();
+    for part in ["2,000,006 objects of 2 types", "every one counted", "byte[]"] {
+        assert!(page.contains(part), "`{part}` is missing in {page}");
+    }
+    assert!(!page.contains('±') && !page.contains("No samples"), "{page}");
+    let json: Value = serde_json::from_str(&text(&all, "json", &Options::default())).unwrap();
+    let exact = &json["allocations"]["exact"];
+    assert_eq!((&exact["objects"], &exact["bytes"]), (&2_000_006.into(), &64_600_144.into()));
+    let (first, second) = (&exact["types"][0], &exact["types"][1]);
+    assert_eq!((&first["type_name"], &first["objects"]), (&"string".into(), &2_000_000.into()));
+    assert_eq!(
+        (&second["type_name"], &second["objects"], &second["bytes"]),
+        (&"byte[]".into(), &6.into(), &600_144.into())
+    );
+    assert_eq!((&exact["threads"][1]["thread"], &exact["threads"][1]["objects"]), (&1.into(), &1.into()));
+    // Counts know their thread, but no stack and no time.
+    let of = |filter: Filter| all.filtered(&filter).unwrap().allocations.exact_total().objects;
+    assert_eq!(of(Filter::default()), 2_000_006);
+    assert_eq!(of(Filter { thread: Some("worker".into()), ..Filter::default() }), 1);
+    assert_eq!(of(Filter { text: Some("concat".into()), ..Filter::default() }), 0);
+    let page = text(&all, "html", &Options::default());
+    assert!(page.contains("2000006"), "the counts are not in the page");
+}
+
+#[test]
 fn filters_pick_from_both() {
     let all = profile(AllocationSampling::Random, true);
     let filter = Filter { text: Some("concat".into()), ..Filter::default() };

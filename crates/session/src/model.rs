@@ -170,6 +170,8 @@ pub enum SessionRecord {
         /// The methods.
         machines: Vec<HeapMachine>,
     },
+    /// Objects that a thread has allocated.
+    AllocatedObjects(AllocatedObjects),
 }
 
 /// What survived one collection, and what held the young ones among it.
@@ -580,6 +582,17 @@ pub struct AllocationBatch {
     pub bytes: Vec<u64>,
     /// Whether the stack is cut: it was deeper than the runtime reports.
     pub truncated: Vec<bool>,
+}
+
+/// Objects that a thread has allocated since the record before. Exact: every object is counted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AllocatedObjects {
+    /// When they were counted.
+    pub time: Nanos,
+    /// Thread that allocated them.
+    pub thread: ThreadId,
+    /// Type, objects, and their bytes, each size rounded up as the runtime allocates it.
+    pub counts: Vec<(TypeId, u64, u64)>,
 }
 
 /// Waits for locks in columns of equal length, by the time at which they began.

@@ -1,6 +1,6 @@
 use crate::{
-    AllocationBatch, CallBatch, CompilationBatch, ContentionBatch, FrameId, FunctionId, MAX_HEAP_CHUNK, ModuleId,
-    SampleBatch, SessionRecord, StackId, ThreadId, TypeId, TypeLoadBatch,
+    AllocatedObjects, AllocationBatch, CallBatch, CompilationBatch, ContentionBatch, FrameId, FunctionId,
+    MAX_HEAP_CHUNK, ModuleId, SampleBatch, SessionRecord, StackId, ThreadId, TypeId, TypeLoadBatch,
 };
 
 /// How a record breaks the rules of the stream.
@@ -162,6 +162,10 @@ impl Validator {
             }
             SessionRecord::ExceptionCounts { counts, .. } => counts.iter().try_for_each(|(ty, _)| self.ty(*ty)),
             SessionRecord::Allocations(batch) => self.allocations(batch),
+            SessionRecord::AllocatedObjects(AllocatedObjects { thread, counts, .. }) => {
+                self.thread(*thread)?;
+                counts.iter().try_for_each(|(ty, ..)| self.ty(*ty))
+            }
             SessionRecord::Contentions(batch) => self.contentions(batch),
             SessionRecord::Calls(batch) => self.calls(batch),
             SessionRecord::Counter(counter) => define("counter", &mut self.counters, counter.id.0),

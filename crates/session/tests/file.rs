@@ -59,6 +59,7 @@ enum Seed {
     Survivors(u64, Vec<(u64, u32, u32, u64, u8, bool)>, Option<String>),
     Exception(u64, u32, Option<String>),
     Counts(Vec<u64>),
+    Objects(u64, Vec<(u64, u64)>),
     Gc(u32, u8, [u64; 5]),
     Pause(u64, u64),
     Observer(u64, Vec<(String, u64)>),
@@ -98,6 +99,7 @@ fn seed() -> impl Strategy<Value = Seed> {
             .prop_map(|(t, r, m)| Seed::Survivors(t, r, m)),
         (any::<u64>(), any::<u32>(), any::<Option<String>>()).prop_map(|(t, i, m)| Seed::Exception(t, i, m)),
         prop::collection::vec(any::<u64>(), 0..4).prop_map(Seed::Counts),
+        (any::<u64>(), prop::collection::vec(any::<(u64, u64)>(), 0..4)).prop_map(|(t, c)| Seed::Objects(t, c)),
         (any::<u32>(), 0..3u8, any::<[u64; 5]>()).prop_map(|(n, g, s)| Seed::Gc(n, g, s)),
         (any::<u64>(), any::<u64>()).prop_map(|(a, b)| Seed::Pause(a, b)),
         (any::<u64>(), prop::collection::vec(("[a-z]{1,5}", any::<u64>()), 0..3))
@@ -392,6 +394,13 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                 time: 5,
                 counts: counts.into_iter().map(|count| (TypeId(types - 1), count)).collect(),
             },
+            Seed::Objects(time, counts) if threads > 0 && types > 0 => {
+                SessionRecord::AllocatedObjects(AllocatedObjects {
+                    time,
+                    thread: ThreadId(time as u32 % threads),
+                    counts: counts.into_iter().map(|(objects, bytes)| (TypeId(types - 1), objects, bytes)).collect(),
+                })
+            }
             Seed::Gc(number, generation, sizes) => SessionRecord::Gc(GcEvent {
                 number,
                 generation,

@@ -136,6 +136,8 @@ pub enum Record {
         /// The methods.
         machines: Vec<Machine>,
     },
+    /// What a thread has allocated since the last such record of it, every object counted.
+    AllocatedObjects(AllocatedObjects),
 }
 
 /// A collection whose survivors were told.
@@ -452,6 +454,17 @@ pub struct CallNode {
     pub count: u64,
     /// Time in it and not in its children since the last time.
     pub own: Nanos,
+}
+
+/// Objects that a thread has allocated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AllocatedObjects {
+    /// When they were counted.
+    pub time: Nanos,
+    /// Thread, in the target's pid namespace.
+    pub os_tid: u32,
+    /// Class id, objects, and their bytes, each size rounded up as the runtime allocates it.
+    pub counts: Vec<(u32, u64, u64)>,
 }
 
 /// What a thread did for the runtime.

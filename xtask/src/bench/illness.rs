@@ -1,17 +1,17 @@
-//! What looking for illnesses costs: looks at the heap, at locks, and a whole check-up.
+//! What looking for illnesses costs: looks at the heap, at locks, a whole check-up, and exact counts of objects.
 
-use super::BUILD_LIMIT;
 use super::observe::{Recorded, Recording};
-use super::slowdown::{Comparison, Kind, Watcher};
+use super::slowdown::{Comparison, Kind, Watcher, operations_per_cpu_second};
 use super::table::{Distribution, Goal, Row};
 use super::work::working;
+use super::{BUILD_LIMIT, Options};
 use crate::tool::{self, cargo};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use testkit::{Runtime, Sample};
+use testkit::{Launch, Runtime, Sample};
 
 /// For `--only`.
 pub const HEAP: &str = "look at a heap of a million objects";
@@ -27,6 +27,9 @@ pub const TASKS: &str = "200,000 waiting asynchronous methods";
 pub const ESTIMATES: &str = "allocations, the truth within the error bars";
 /// For `--only`.
 pub const CHECKUP: &str = "checkup";
+
+/// For `--only`.
+pub const EXACT: &str = "exact allocations";
 
 /// Runtimes that run samples.
 pub const RUNTIMES: [Runtime; 3] = [Runtime::V3_1, Runtime::V8, Runtime::V9];
@@ -48,6 +51,12 @@ const ESTIMATED: usize = 100;
 
 /// How often a verdict is asked for.
 const VERDICTS: usize = 10;
+
+/// Objects of one operation of the sample `throughput` that allocates.
+const OBJECTS_OF_OPERATION: f64 = 32.0;
+
+/// The profiler that is told of every object and does nothing: `empty_allocated`, an example of the crate `corprof`.
+const EMPTY: &str = "{2F6A4C1E-5B6D-4C63-8A0E-5D7C9B1E3F04}";
 
 /// What the processes pay while somebody looks.
 pub const COMPARISONS: &[Comparison] = &[
@@ -298,4 +307,50 @@ pub fn checkup(runtime: Runtime) -> Result<Vec<Row>> {
     let measured =
         format!("{took:.2} s; found: {}", if ids.is_empty() { "nothing".to_owned() } else { ids.join(", ") });
     Ok(vec![Row::new(format!("{CHECKUP}: time"), runtime, took, measured, Goal::only(12.0, "s"))])
+}
+
+/// What it costs to count every object, against what it costs to be told of every object: a program that allocates is
+/// started without a profiler, with an empty one, and by `clrscope launch`, in turns.
+///
+/// # Errors
+/// When one of them fails.
+pub fn exact_allocations(runtime: Runtime, options: &Options) -> Result<Vec<Row>> {
+    let mut build = cargo();
+    build.args(["build", "--quiet", "--release", "-p", "corprof", "--example", "empty_allocated"]);
+    tool::run(&mut build, BUILD_LIMIT)?;
+    let empty = tool::target_folder().join("release").join("examples").join("libempty_allocated.so");
+    let folder = tempfile::tempdir()?;
+    let (clrscope, session) = (tool::clrscope().display().to_string(), folder.path().join("exact.clrscope"));
+    let session = session.display().to_string();
+    let plain = || Sample::named("throughput").launch(runtime, &["--work", "alloc"]);
+    let told = || {
+        let launch = plain().env("CORECLR_ENABLE_PROFILING", "1").env("CORECLR_PROFILER", EMPTY);
+        launch.env("CORECLR_PROFILER_PATH", empty.as_os_str())
+    };
+    let counted = || plain().under([&clrscope, "launch", "-q", "-f", "-p", "allocations:exact", "-o", &session, "--"]);
+    let launches: [&dyn Fn() -> Launch; 3] = [&plain, &told, &counted];
+    let mut costs = [const { Vec::new() }; 3];
+    for turn in 0..options.pairs {
+        for place in 0..launches.len() {
+            let which = (turn + place) % launches.len();
+            let mut target = launches[which]().start();
+            target.wait_for_ready();
+            let speed = operations_per_cpu_second(&mut target, options.window)?;
+            costs[which].push(1e9 / speed / OBJECTS_OF_OPERATION);
+            target.send_line("quit")?;
+            let status = target.wait(Duration::from_secs(60))?;
+            ensure!(status.success(), "the target ended with {status}\n{}", target.transcript());
+        }
+    }
+    let [plain, told, counted] = costs.map(Distribution::of);
+    let own = told.median() - plain.median();
+    ensure!(own > 0.0, "to be told costs nothing: {own} ns");
+    let ratio = (counted.median() - plain.median()) / own;
+    let measured = format!(
+        "{ratio:.2} × (an object takes {} without, {} with an empty callback, {} counted)",
+        plain.with_quartiles("ns"),
+        told.with_quartiles("ns"),
+        counted.with_quartiles("ns")
+    );
+    Ok(vec![Row::new(format!("{EXACT}: against an empty callback"), runtime, ratio, measured, Goal::only(1.2, "×"))])
 }

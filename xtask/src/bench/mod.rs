@@ -70,7 +70,7 @@ pub enum Suite {
     /// The windows of the slow-downs, and the time of the cycles, with nothing switched on: how much of a difference is
     /// noise
     Noise,
-    /// Looks at heaps and locks, and check-ups
+    /// Looks at heaps and locks, check-ups, and exact counts of objects
     Illness,
     /// How fast method bodies are checked, read and written
     Il,
@@ -203,6 +203,7 @@ fn jobs(options: &Options) -> Vec<Job<'_>> {
                 add(illness::LOCKS, Some(runtime), Box::new(move || illness::locks(runtime)));
                 add(illness::TASKS, Some(runtime), Box::new(move || illness::tasks(runtime)));
                 add(illness::CHECKUP, Some(runtime), Box::new(move || illness::checkup(runtime)));
+                add(illness::EXACT, Some(runtime), Box::new(move || illness::exact_allocations(runtime, options)));
             }
             add(illness::ESTIMATES, Some(Runtime::V9), Box::new(|| illness::estimates(Runtime::V9)));
             for (comparison, runtime) in each(illness::COMPARISONS, &slowdown::RUNTIMES) {
@@ -252,7 +253,7 @@ mod tests {
         assert_eq!(wanted("9.0.5 slow-down"), 5);
         assert_eq!(wanted("html"), 1);
         assert_eq!(wanted("nothing of this kind"), 0);
-        assert_eq!(jobs(&Options::of(Suite::Illness)).len(), 4 * 3 + 1 + 3 * 2 + 1);
+        assert_eq!(jobs(&Options::of(Suite::Illness)).len(), 6 * 3 + 1 + 3 * 2 + 1);
         assert_eq!(jobs(&Options::of(Suite::Il)).len(), 1);
     }
 

@@ -182,6 +182,14 @@ impl Watcher {
     }
 }
 
+/// Operations per second of CPU time of the `throughput` sample, in one window.
+///
+/// # Errors
+/// When the target fails, or gets no processor.
+pub fn operations_per_cpu_second(target: &mut TargetProcess, milliseconds: u64) -> Result<f64> {
+    window(target, milliseconds).map(|speed| speed.per_cpu_second)
+}
+
 /// One window of the `throughput` sample. A window in which other programs took nearly all processors is measured again.
 fn window(target: &mut TargetProcess, milliseconds: u64) -> Result<Speed> {
     for _ in 0..RETRIES {

@@ -34,8 +34,8 @@ use std::{
 };
 use unwind::Needed;
 use wire::{
-    ByeReason, CallKind, Calls, Control, Exception, LogLevel, Record, RuntimeWork, RuntimeWorkKind, WallSample,
-    WallTick, frame::FrameError,
+    AllocatedObjects, ByeReason, CallKind, Calls, Control, Exception, LogLevel, Record, RuntimeWork, RuntimeWorkKind,
+    WallSample, WallTick, frame::FrameError,
 };
 
 /// How long one round waits for something to come.
@@ -75,8 +75,8 @@ const STAYS: &str = "the agent stays loaded, idle, because another profiler has 
     runtime lets no notification-only profiler go";
 
 /// What is told of an agent that has set hooks.
-const HOOKED: &str = "the agent stays loaded until the process ends, because the runtime never takes its hooks back; they do \
-    nothing any more";
+const HOOKED: &str = "the agent stays loaded until the process ends, because the runtime never takes its hooks back, nor \
+    what transitions and exact-allocations ask for; they do nothing any more";
 
 /// How the agent's own threads are named.
 const OWN_THREADS: &str = "clrscope-";
@@ -559,6 +559,7 @@ impl Pump {
                 self.count("exceptions", total);
             }
             Record::Calls(calls) => self.calls(&calls),
+            Record::AllocatedObjects(allocated) => self.allocated(allocated),
             Record::RuntimeWork(work) => self.runtime_work(work),
             Record::SampleRing(layout) => {
                 let error = match descriptors.next() {
@@ -713,6 +714,20 @@ impl Pump {
         self.count(profiler, batch.count.iter().sum());
         self.write_definitions();
         self.write(&SessionRecord::Calls(batch));
+    }
+
+    fn allocated(&mut self, allocated: AllocatedObjects) {
+        let os_tid = self.sources.target.host_tid(allocated.os_tid);
+        let target = &self.sources.target;
+        let thread = self.definitions.thread_or_ended(os_tid, || target.thread_name(os_tid));
+        let (frames, definitions) = (&self.frames, &mut self.definitions);
+        let counts = allocated.counts.into_iter();
+        let counts: Vec<_> =
+            counts.map(|(class, objects, bytes)| (definitions.ty(&frames.class_name(class)), objects, bytes)).collect();
+        self.count("exact-allocations", counts.iter().map(|(_, objects, _)| objects).sum());
+        self.write_definitions();
+        let time = allocated.time;
+        self.write(&SessionRecord::AllocatedObjects(session::AllocatedObjects { time, thread, counts }));
     }
 
     fn runtime_work(&mut self, work: RuntimeWork) {

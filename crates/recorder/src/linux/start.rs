@@ -272,6 +272,7 @@ impl Start {
                         "threadpool" => "suspend and walk, EventPipe, EventCounters".to_owned(),
                         "allocations" if major >= 10 => "EventPipe, AllocationSampled: by chance, unbiased".to_owned(),
                         "allocations" => "EventPipe, GCAllocationTick: one for each 100 KB, biased".to_owned(),
+                        "exact-allocations" => "runtime callbacks, every object".to_owned(),
                         "heap" => "forced collections, every surviving object".to_owned(),
                         "async" => "forced collections, every surviving task and its state".to_owned(),
                         "survivors" => "runtime callbacks of the program's own collections".to_owned(),

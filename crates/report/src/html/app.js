@@ -890,13 +890,24 @@ function methodCell(profiler, fn, where, more) {
 const dataTable = (label, heads, rows) => el('section', { class: 'card scroll', 'aria-label': label }, el('table', { class: 'data' },
   el('thead', {}, el('tr', {}, heads.map(([name, cls]) => el('th', { class: cls, scope: 'col' }, name)))), el('tbody', {}, rows)));
 
+/** Objects by type, every one counted. */
+function exactAllocations({ objects, bytes: all, types, rows }) {
+  return [
+    el('p', { class: 'hint' }, `${bytes(all)} allocated in ${plural(objects, 'object')} of ${plural(types, 'type')}; every one counted.`),
+    dataTable('Counted objects', [['Bytes', 'n'], ['Share', 'n'], ['Objects', 'n'], ['Type']], rows.map(([type, number, size]) => el('tr', {},
+      el('td', { class: 'n' }, bytes(size)), el('td', { class: 'n' }, percent(size / (all || 1))), el('td', { class: 'n' }, count(number)),
+      el('td', { class: 'fn' }, type))))];
+}
+
 function allocationsView() {
-  const { rows, samples, biased, heaps, bytes: all, objects, on } = D.allocations;
+  const { rows, samples, biased, heaps, bytes: all, objects, on, exact } = D.allocations;
+  const counted = exact ? exactAllocations(exact) : [];
+  if (!on && exact) return counted;
   if (!on) return [el('section', { class: 'card empty' }, 'The allocations profiler was not part of this recording. Record with -p allocations.')];
-  if (!rows.length) return [el('section', { class: 'card empty' }, 'No allocation was sampled.')];
+  if (!rows.length) return [...counted, el('section', { class: 'card empty' }, 'No allocation was sampled.')];
   const pm = ([value, margin], write) => [write(value) + ' ', el('span', { class: 'pm' }, '± ' + write(margin))];
   const heads = [['Bytes', 'n'], ['Share', 'n'], ['Objects', 'n'], ['Samples', 'n'], ['Type'], ['Mostly allocated at']];
-  return [
+  return [...counted,
     el('p', { class: 'hint' }, `${bytes(all[0])} ± ${bytes(all[1])} allocated${objects ? ` in ${count(objects[0])} ± ${count(objects[1])} objects` : ''}, estimated from ${plural(samples, 'sample')}; `
       + heaps.map(([heap, of]) => `${heap} ${bytes(of[0])}`).join(', ') + '. ± is the 95 % interval.'
       + (biased ? ' This runtime reports the object that fills up each 100 KB of a heap: shares are biased where a program allocates in a regular pattern.' : '')),
@@ -1120,7 +1131,7 @@ const TABS = [
   { id: 'exceptions', title: 'Exceptions', make: exceptionsView },
   // Not part of most recordings.
   ...(D.survivors.on ? [{ id: 'survivors', title: 'Survivors', make: survivorsView }] : []),
-  ...(D.allocations.on ? [{ id: 'allocations', title: 'Allocations', make: allocationsView }] : []),
+  ...(D.allocations.on || D.allocations.exact ? [{ id: 'allocations', title: 'Allocations', make: allocationsView }] : []),
   ...(D.locks.on ? [{ id: 'locks', title: 'Locks', make: locksView }] : []),
   ...(D.looks.on ? [{ id: 'looks', title: 'All threads', make: looksView }] : []),
   ...(D.pool.on ? [{ id: 'pool', title: 'Thread pool', make: poolView }] : []),
@@ -1167,6 +1178,7 @@ function tiles() {
   }
   if (D.allocations.on) list.push(tile('Allocated', bytes(D.allocations.bytes[0]), bytes(Math.round(D.allocations.bytes[0] / (D.meta.duration || 1) * 1e6)) + '/s',
     `± ${bytes(D.allocations.bytes[1])}, ${plural(D.allocations.samples, 'sample')}`));
+  if (D.allocations.exact) list.push(tile('Objects', count(D.allocations.exact.objects), null, `${bytes(D.allocations.exact.bytes)}, every one counted`));
   if (D.locks.on) list.push(tile('Waited for locks', (D.locks.all[1] / (D.meta.duration || 1)).toFixed(2), 'threads', D.locks.all[0] ? `${plural(D.locks.all[0], 'wait')}, longest ${duration(D.locks.all[5])}` : 'no wait'));
   if (D.looks.on) list.push(tile('Zombie suspects', count(D.looks.rows.filter(row => row.bad).length), 'threads', `of ${count(D.looks.rows.length)}; ${plural(D.looks.starts.filter(row => row.leak).length, 'leak')}`));
   if (D.pool.on) list.push(tile('Thread pool', D.pool.health, null, D.pool.kinds.length ? '' : 'no worker was seen'));
