@@ -49,7 +49,7 @@ codes! {
     /// What was looked for was found, and it is bad.
     Deadlock = 9, "deadlocks: threads block each other for good";
     /// Code that the runtime would not take.
-    BadCode = 10, "il --verify: the code of a method is not well formed";
+    BadIl = 10, "il --verify: the code of a method is not well formed";
     /// `launch` itself failed.
     LaunchFailed = 125, "launch: clrscope failed, or found nothing to profile in a command that ended well";
     /// The command of `launch` cannot be executed.

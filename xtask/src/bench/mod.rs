@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(wanted("9.0.5 slow-down"), 5);
         assert_eq!(wanted("html"), 1);
         assert_eq!(wanted("nothing of this kind"), 0);
-        assert_eq!(jobs(&Options::of(Suite::Illness)).len(), 3 * 3 + 1 + 3 * 2 + 1);
+        assert_eq!(jobs(&Options::of(Suite::Illness)).len(), 4 * 3 + 1 + 3 * 2 + 1);
         assert_eq!(jobs(&Options::of(Suite::Il)).len(), 1);
     }
 

@@ -239,7 +239,7 @@ fn finish(args: &Args, total: &Total, before: Instant) -> anyhow::Result<Code> {
         }
     }
     if !total.failures.is_empty() {
-        return Ok(Code::BadCode);
+        return Ok(Code::BadIl);
     }
     if !total.errors.is_empty() {
         return Ok(Code::File);
@@ -471,7 +471,7 @@ fn parallel<'t, T: Sync, R: Send>(threads: usize, items: &'t [T], work: impl Fn(
         }
     };
     let mut all: Vec<(usize, R)> = thread::scope(|scope| {
-        let others: Vec<_> = (1..threads.min(items.len())).map(|_| scope.spawn(&run)).collect();
+        let others: Vec<_> = (1..threads.min(items.len())).map(|_| scope.spawn(run)).collect();
         let mut all = run();
         for other in others {
             all.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
