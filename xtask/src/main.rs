@@ -5,6 +5,7 @@
 mod bench;
 mod demo;
 mod dependencies;
+mod docs;
 mod layering;
 mod plan;
 mod platforms;
@@ -40,6 +41,8 @@ enum Task {
     Layering,
     /// Check licences, sources and bans of other people's crates
     Dependencies,
+    /// Write what pages say of each profiler's parameters
+    Docs,
 }
 
 fn main() -> ExitCode {
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Task::CheckPlatforms => ran(platforms::check(platforms::Missing::Fail)),
         Task::Layering => layering::check(),
         Task::Dependencies => ran(dependencies::check()),
+        Task::Docs => docs::run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -14,7 +14,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     values: &[ValueSpec { kind: "calls", unit: "count" }, ValueSpec { kind: "time", unit: "nanoseconds" }],
     params: &[ParamSpec {
         name: "filter",
-        help: "methods as Namespace.Type.Method with * and ?; with + between several, and - before those to leave out",
+        help: "Methods as Namespace.Type.Method with * and ?; with + between several, and - before those to leave out",
         default: Filter::DEFAULT,
         kind: ParamKind::Names,
     }],

@@ -1,0 +1,76 @@
+//! `cargo xtask docs`: writes what pages say of each profiler's parameters, out of the registry.
+//!
+//! On each page in `docs/profilers` the part between a line [`BEGIN`] with the profiler's id and the line [`END`] comes from
+//! here.
+
+use anyhow::{Context, Result, ensure};
+use profilers::{PROFILERS, ProfilerSpec};
+use std::fs;
+use std::path::PathBuf;
+use testkit::source_root;
+
+const BEGIN: &str = "<!-- registry: ";
+const END: &str = "<!-- registry end -->";
+
+/// Writes the parts that are not as they should be.
+///
+/// # Errors
+/// When a page or a part is missing.
+pub fn run() -> Result<()> {
+    for spec in PROFILERS {
+        let (path, old, new) = page(spec)?;
+        if old != new {
+            fs::write(&path, new).with_context(|| path.display().to_string())?;
+            println!("{}: written", path.display());
+        }
+    }
+    Ok(())
+}
+
+/// Page of a profiler: where it is, what it says, what it should say.
+fn page(spec: &ProfilerSpec) -> Result<(PathBuf, String, String)> {
+    let folder = source_root().join("docs/profilers");
+    let begin = format!("{BEGIN}{}, written by `cargo xtask docs` -->\n", spec.id);
+    for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        let old = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let Some((before, rest)) = old.split_once(&begin) else { continue };
+        let (_, after) = rest.split_once(END).with_context(|| format!("{}: no {END}", path.display()))?;
+        ensure!(!after.contains(&begin), "{}: {} is there twice", path.display(), spec.id);
+        let new = format!("{before}{begin}{}{END}{after}", part(spec));
+        return Ok((path, old, new));
+    }
+    anyhow::bail!("no page in {} has the line {begin}", folder.display())
+}
+
+/// What the registry knows of a profiler.
+fn part(spec: &ProfilerSpec) -> String {
+    let since = if spec.since == 3 { ".NET Core 3.1".to_owned() } else { format!(".NET {}", spec.since) };
+    let mut text = format!(
+        "| | |\n|---|---|\n| entry | {} |\n| runtimes | {since} and newer |\n| beside another profiler | {} |\n",
+        if spec.attach { "`record` and `launch`" } else { "`launch`" },
+        if spec.needs_main_slot() { "no: it needs the runtime's one main slot" } else { "yes, on .NET 6 and newer" },
+    );
+    if !spec.params.is_empty() {
+        text.push_str("\n| parameter | values | default | |\n|---|---|---|---|\n");
+    }
+    for param in spec.params {
+        let default = if param.default.is_empty() { "none".to_owned() } else { format!("`{}`", param.default) };
+        let (kind, help) = (param.kind.to_string(), param.help);
+        text.push_str(&format!("| `{}` | {kind} | {default} | {help} |\n", param.name));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_say_what_the_registry_says() {
+        for spec in PROFILERS {
+            let (path, old, new) = page(spec).unwrap();
+            assert!(old == new, "{}: run `cargo xtask docs`", path.display());
+        }
+    }
+}
