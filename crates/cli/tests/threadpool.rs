@@ -61,9 +61,10 @@ fn profilers_whose_ticks_come_together_stop_the_world_once() {
             let suspensions = counted.iter().find(|counter| counter[0] == "suspensions");
             suspensions.and_then(|counter| counter[1].as_u64()).unwrap_or_else(|| panic!("{runtime}: {counted:?}"))
         };
-        let (one, three) = (suspensions("wall:rate=10"), suspensions("wall:rate=10,threadpool,threads"));
-        assert!(one > 20, "{runtime}: {one}");
-        assert!(three < one + one / 2, "{runtime}: {three} suspensions by three, {one} by one");
+        // Four seconds with ten ticks each, at which all three have theirs. How many of them stop the world hangs on what
+        // they may cost.
+        let three = suspensions("wall:rate=10,threadpool,threads");
+        assert!((5..=46).contains(&three), "{runtime}: {three} suspensions");
         busy.kill();
     }
 }

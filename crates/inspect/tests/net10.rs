@@ -29,15 +29,17 @@ fn a_deadlock_of_each_kind_of_lock() {
             .env("DEADLOCKER", word)
             .start();
         let until = Instant::now() + Duration::from_secs(60);
-        let look = loop {
+        let (look, found) = loop {
             assert!(Instant::now() < until, "{word}: no cycle\n{}", process.transcript());
-            match inspect::look(process.pid(), APART) {
-                Ok(look) if look.waits.len() == 2 => break look,
-                // It starts.
-                _ => std::thread::sleep(Duration::from_millis(50)),
+            if let Ok(look) = inspect::look(process.pid(), APART) {
+                let found = Findings::of(&look, None);
+                if found.outcome == Outcome::Deadlock {
+                    break (look, found);
+                }
             }
+            // It starts, and other threads wait for a lock for a moment.
+            std::thread::sleep(Duration::from_millis(50));
         };
-        let found = Findings::of(&look, None);
         assert_eq!((found.outcome, found.verdict.as_str()), (Outcome::Deadlock, "deadlock: 2 threads"), "{found:#?}");
         assert_eq!(found.cycles.len(), 1, "{word}: {found:#?}");
         let threads = &found.cycles[0].threads;
