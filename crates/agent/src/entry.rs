@@ -376,10 +376,17 @@ impl ProfilerCallback for Entry {
         allocated::count(cx.info(), object, class);
     }
 
+    fn module_load_started(&self, _cx: &CallbackCx<'_>, module: ModuleId) {
+        if let Some(agent) = self.agent() {
+            agent.runtime.unloads().module_comes(module);
+        }
+    }
+
     fn module_unload_started(&self, _cx: &CallbackCx<'_>, module: ModuleId) {
         allocated::module_goes(module);
         if let Some(agent) = self.agent() {
             agent.module_goes();
+            agent.runtime.unloads().module_goes(module);
         }
     }
 

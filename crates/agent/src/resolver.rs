@@ -92,8 +92,8 @@ impl Resolver {
             if self.sent.len() >= Self::MOST {
                 self.forget_all_code();
             }
-            match runtime.code_at(ip) {
-                Some(code) => self.send_code(runtime, counters, code, out),
+            match runtime.with_code_at(ip, |code| self.send_code(runtime, counters, code, out)) {
+                Some(()) => {}
                 None => {
                     if self.not_code.len() >= Self::MOST {
                         self.not_code.clear();

@@ -6,8 +6,11 @@ use crate::os::{clock, maps};
 use com::codes::CORPROF_E_SUSPENSION_IN_PROGRESS;
 use corprof::ids::{ClassId, FunctionId, ModuleId, RawObjectId, ReJitId, ThreadId};
 use corprof::info::{CodeRange, Error, IlOffset, ProfilerInfo, Result, SnapshotFlags, SuspendedRuntime};
+use std::collections::HashSet;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use wire::Nanos;
 
 /// What `RequestProfilerDetach` is told to expect, milliseconds: so soon the runtime looks whether no callback runs
 /// any more. With less it sometimes sleeps for seconds instead.
@@ -27,6 +30,7 @@ pub struct Runtime {
     stopping: Mutex<()>,
     /// The same between the agents of several recordings.
     turns: Turns,
+    unloads: Unloads,
 }
 
 /// A method's native code.
@@ -47,6 +51,68 @@ pub struct Suspended<'a> {
     world: SuspendedRuntime<'a>,
     _turn: Turn,
     _stopping: MutexGuard<'a, ()>,
+}
+
+/// Keeps questions about code and the unloading of modules apart.
+///
+/// A runtime that unloads assemblies takes their modules down first, and their code out of its map of code later, on
+/// .NET Core 3.1 much later. Until then it finds a method at an address, and looks into the module of it, which is
+/// memory that is gone (`GetFunctionFromIP3` and `ReJitManager::GetReJitId`, src/coreclr/vm/rejit.cpp).
+#[derive(Debug, Default)]
+pub struct Unloads {
+    /// Whether somebody asks just now. Only one thread does: the writer.
+    asking: AtomicBool,
+    /// Modules that have been taken down, or are just being. An id comes again with a module that is loaded.
+    gone: Mutex<HashSet<ModuleId>>,
+}
+
+impl Unloads {
+    /// How long a module that goes waits at most for a question that is under way: one takes some microseconds.
+    const QUESTION_LIMIT: Nanos = 200_000_000;
+    /// Modules that are remembered. The code of the first of so many has left the map.
+    const MOST: usize = 1 << 16;
+
+    /// A module is about to go: waits for a question that is under way.
+    pub fn module_goes(&self, module: ModuleId) {
+        {
+            let mut gone = self.gone();
+            if gone.len() >= Self::MOST {
+                gone.clear();
+            }
+            gone.insert(module);
+        }
+        let deadline = clock::monotonic() + Self::QUESTION_LIMIT;
+        while self.asking.load(SeqCst) && clock::monotonic() < deadline {
+            clock::sleep_until(clock::monotonic() + 20_000);
+        }
+    }
+
+    /// A module is about to be loaded.
+    pub fn module_comes(&self, module: ModuleId) {
+        self.gone().remove(&module);
+    }
+
+    /// What goes now waits until this is dropped. To be asked before [`Self::is_gone`].
+    fn asking(&self) -> Asking<'_> {
+        self.asking.store(true, SeqCst);
+        Asking(&self.asking)
+    }
+
+    fn is_gone(&self, module: ModuleId) -> bool {
+        self.gone().contains(&module)
+    }
+
+    fn gone(&self) -> MutexGuard<'_, HashSet<ModuleId>> {
+        self.gone.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Asking<'a>(&'a AtomicBool);
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, SeqCst);
+    }
 }
 
 /// How a walk ended.
@@ -74,7 +140,13 @@ impl Runtime {
             [4, 0, 30319, _] => version_of_core_3(),
             version => version,
         };
-        Ok(Self { version, info: info.clone(), stopping: Mutex::default(), turns: Turns::of_process("suspends") })
+        Ok(Self {
+            version,
+            info: info.clone(),
+            stopping: Mutex::default(),
+            turns: Turns::of_process("suspends"),
+            unloads: Unloads::default(),
+        })
     }
 
     /// The interface itself.
@@ -108,9 +180,27 @@ impl Runtime {
         self.info.thread_os_id(thread).ok().flatten().filter(|&tid| tid != 0)
     }
 
-    /// The managed code that holds an address: of all versions of the function the one that does.
-    pub fn code_at(&self, ip: u64) -> Option<NativeCode> {
+    /// Modules that come and go.
+    pub fn unloads(&self) -> &Unloads {
+        &self.unloads
+    }
+
+    /// Hands over the managed code that holds an address: of all versions of the function the one that does. Until
+    /// `then` has returned, its module is there. Code of modules that were unloaded is none.
+    pub fn with_code_at<R>(&self, ip: u64, then: impl FnOnce(NativeCode) -> R) -> Option<R> {
         let address = usize::try_from(ip).ok()?;
+        let _asking = self.unloads.asking();
+        // These look no further than the method itself, which stays as long as its code. Dynamic methods are not found
+        // so; what they belong to lives as long as they do.
+        if let Ok(function) = self.info.function_from_ip(address)
+            && self.info.function_info(function).is_ok_and(|of| self.unloads.is_gone(of.module))
+        {
+            return None;
+        }
+        self.code_at(address).map(then)
+    }
+
+    fn code_at(&self, address: usize) -> Option<NativeCode> {
         let found = self.info.function_from_ip3(address).ok()?;
         let (function, rejit) = (found.function, found.rejit);
         let holds = |ranges: &Vec<CodeRange>| ranges.iter().any(|range| range.contains(address));
@@ -246,6 +336,26 @@ fn parse_version(text: &str) -> Option<[u16; 4]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_module_that_goes_waits_for_a_question_and_is_gone_until_it_is_loaded_again() {
+        let unloads = Unloads::default();
+        let module = ModuleId(8);
+        let asking = unloads.asking();
+        assert!(!unloads.is_gone(module));
+        std::thread::scope(|scope| {
+            let going = scope.spawn(|| unloads.module_goes(module));
+            while !unloads.is_gone(module) {
+                std::thread::yield_now();
+            }
+            assert!(!going.is_finished(), "the question is under way");
+            drop(asking);
+            going.join().unwrap();
+        });
+        assert!(unloads.is_gone(module));
+        unloads.module_comes(module);
+        assert!(!unloads.is_gone(module));
+    }
 
     #[test]
     fn folder_names_are_versions_or_not() {
