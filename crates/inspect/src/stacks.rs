@@ -5,15 +5,15 @@ use diagnostics::DotnetProcess;
 use profilers::Selection;
 use recorder::{AgentFile, EngineChoice, RecordError, RecordOptions};
 use serde::Serialize;
-use session::{FrameDef, FunctionDef, SessionRecord, StackDef, StackId, ThreadId, ThreadState};
+use session::{FrameDef, FunctionDef, SessionRecord, StackDef, StackId, ThreadId, ThreadLook, ThreadState};
 use std::{
     collections::HashMap,
     sync::mpsc,
     time::{Duration, Instant},
 };
 
-/// How long is recorded: some ticks of the `wall` profiler, of which the first one walks all threads.
-const RECORDED: Duration = Duration::from_millis(400);
+/// Each of its looks walks all threads; the first one is enough.
+const PROFILER: &str = "threads";
 
 /// Deeper stacks are cut behind this many frames.
 const DEEPEST: usize = 256;
@@ -61,7 +61,7 @@ pub enum StacksError {
 }
 
 impl Stacks {
-    /// Attaches, records for a moment, and leaves. Never takes longer than `limit` plus a moment: when that is over, the
+    /// Attaches, looks at all threads once, and leaves. Never takes longer than `limit` plus a moment: when that is over, the
     /// recording is left to itself and the agent leaves by itself as soon as this program ends.
     ///
     /// # Errors
@@ -69,10 +69,10 @@ impl Stacks {
     pub fn take(process: &DotnetProcess, agent: AgentFile, limit: Duration) -> Result<Self, StacksError> {
         let until = Instant::now() + limit;
         let options = RecordOptions {
-            profilers: Selection::parse_list("wall").unwrap_or_default(),
+            profilers: Selection::parse_list(PROFILER).unwrap_or_default(),
             rate_hz: 100,
             engine: EngineChoice::Auto,
-            duration: Some(RECORDED),
+            duration: Some(limit),
             output: None,
             live: true,
             agent,
@@ -96,57 +96,60 @@ impl Stacks {
     fn record(process: &DotnetProcess, options: RecordOptions, until: Instant) -> Result<Self, RecordError> {
         let mut recording = recorder::attach(process, options)?;
         let mut collected = Collected::default();
+        let stop = recording.stop_handle();
         if let Some(stream) = recording.subscribe() {
-            // The limit is for a recording that does not end by itself.
-            while let Ok(record) = stream.next_timeout(until.saturating_duration_since(Instant::now())) {
-                match record {
-                    Some(record) => collected.take(record),
-                    None => break,
+            // The limit is for a recording that does not end when it is told to.
+            while let Ok(Some(record)) = stream.next_timeout(until.saturating_duration_since(Instant::now())) {
+                if collected.take(record) {
+                    stop.stop();
                 }
             }
         }
-        recording.stop_handle().stop();
+        stop.stop();
         Ok(collected.stacks())
     }
 }
 
-/// Definitions by their ids, which count up without gaps, and the last stack of each thread.
+/// Definitions by their ids, which count up without gaps, and the stack of each thread that has one.
 #[derive(Default)]
 struct Collected {
+    /// Managed ones.
     threads: HashMap<ThreadId, (u32, Option<String>)>,
     functions: Vec<FunctionDef>,
     frames: Vec<FrameDef>,
     stacks: Vec<StackDef>,
-    last: HashMap<ThreadId, (StackId, ThreadState)>,
+    looked_at: Option<ThreadLook>,
 }
 
 impl Collected {
-    fn take(&mut self, record: SessionRecord) {
+    /// Whether this was what was waited for.
+    fn take(&mut self, record: SessionRecord) -> bool {
         match record {
-            SessionRecord::Thread(thread) => {
+            SessionRecord::Thread(thread) if thread.managed => {
                 self.threads.insert(thread.id, (thread.os_tid, thread.name));
             }
             SessionRecord::Function(function) => self.functions.push(function),
             SessionRecord::Frame(frame) => self.frames.push(frame),
             SessionRecord::Stack(stack) => self.stacks.push(stack),
-            SessionRecord::WallSamples(batch) => {
-                for ((thread, stack), state) in batch.thread.iter().zip(&batch.stack).zip(&batch.state) {
-                    self.last.insert(*thread, (*stack, *state));
-                }
+            SessionRecord::ThreadLook(look) => {
+                self.looked_at = Some(look);
+                return true;
             }
             _ => {}
         }
+        false
     }
 
     fn stacks(&self) -> Stacks {
-        let threads = self.last.iter().filter_map(|(id, (stack, state))| {
-            let (os_tid, name) = self.threads.get(id)?;
-            let functions = self.functions(*stack);
+        let seen = self.looked_at.iter().flat_map(|look| &look.threads);
+        let threads = seen.filter_map(|seen| {
+            let (os_tid, name) = self.threads.get(&seen.thread)?;
+            let (functions, state) = (self.functions(seen.stack), seen.state);
             let named = functions.iter().map(|(function, _)| (function.type_name.as_str(), function.name.as_str()));
-            let doing = match state {
+            let doing = match seen.state {
                 // A look at the stack of a thread that runs says nothing about waiting.
-                ThreadState::Running | ThreadState::Io | ThreadState::Idle => doing(*state),
-                _ => wait_kind(named).unwrap_or_else(|| doing(*state)),
+                ThreadState::Running | ThreadState::Io | ThreadState::Idle => doing(state),
+                _ => wait_kind(named).unwrap_or_else(|| doing(state)),
             };
             let frames = functions.iter().map(|(function, frame)| Frame {
                 name: match function.type_name.is_empty() {
@@ -156,7 +159,7 @@ impl Collected {
                 file: frame.line.as_ref().map(|line| line.file.clone()),
                 line: frame.line.as_ref().map(|line| line.line),
             });
-            Some((*os_tid, ThreadStack { name: name.clone(), state: *state, doing, frames: frames.collect() }))
+            Some((*os_tid, ThreadStack { name: name.clone(), state, doing, frames: frames.collect() }))
         });
         Stacks { threads: threads.collect() }
     }
