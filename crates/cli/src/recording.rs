@@ -1,7 +1,9 @@
-//! What `record`, `launch` and `top` have in common: options, progress, the end, the summary.
+//! What commands that record have in common: options, where the session goes, progress, the end, the summary.
 
-use crate::{agent::AgentArgs, console::printable, duration};
+use crate::{agent::AgentArgs, commands::record::StopOnSignal, console::printable, duration};
+use anyhow::Context;
 use clap::{ValueEnum, builder::PossibleValue};
+use diagnostics::DotnetProcess;
 use profilers::Selection;
 use recorder::{EngineChoice, Progress, RecordError, RecordOptions, Recording, SessionSummary, Summary};
 use serde::Serialize;
@@ -9,12 +11,15 @@ use session::EndReason;
 use std::{
     fmt::Write as _,
     io::{self, IsTerminal, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 /// Profilers when none is named.
 pub const DEFAULT_PROFILERS: &str = "cpu,wall,exceptions,gc";
+
+/// CPU samples per second and thread between looks at the heap, where some are taken.
+const LOOKS_RATE: u32 = 100;
 
 /// How often progress is looked at.
 const POLL: Duration = Duration::from_millis(20);
@@ -36,6 +41,60 @@ pub struct RecordingArgs {
     engine: Engine,
     #[command(flatten)]
     agent: AgentArgs,
+}
+
+/// Where a session goes: to a file that the user named, or into a folder that goes with this.
+pub struct SessionFile {
+    path: PathBuf,
+    _folder: Option<tempfile::TempDir>,
+}
+
+impl SessionFile {
+    /// `name` is what the file is called where the user named none.
+    ///
+    /// # Errors
+    /// When there is no place for a temporary folder.
+    pub fn new(output: Option<&Path>, name: impl AsRef<Path>) -> anyhow::Result<Self> {
+        let Some(path) = output else {
+            let folder = tempfile::tempdir().context("cannot make a folder for a temporary file")?;
+            return Ok(Self { path: folder.path().join(name), _folder: Some(folder) });
+        };
+        Ok(Self { path: path.to_owned(), _folder: None })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Looks of a running process, until they are taken or a signal comes; where they are, and how it went.
+///
+/// # Errors
+/// When the process cannot be recorded.
+pub fn take_looks(
+    process: &DotnetProcess,
+    profilers: Vec<Selection>,
+    output: Option<&Path>,
+    agent: &AgentArgs,
+    quiet: bool,
+) -> anyhow::Result<(SessionFile, Summary)> {
+    let file = SessionFile::new(output, format!("looks.{}", session::EXTENSION))?;
+    let options = RecordOptions {
+        profilers,
+        rate_hz: LOOKS_RATE,
+        engine: EngineChoice::Auto,
+        // It ends with the last look.
+        duration: None,
+        output: Some(file.path().to_owned()),
+        live: false,
+        agent: agent.file(),
+    };
+    let stop = StopOnSignal::start()?;
+    let recording = recorder::attach(process, options)?;
+    stop.set(recording.stop_handle());
+    let summary = wait(recording, None, quiet)?;
+    Ok((file, summary))
 }
 
 /// The profilers of a list. A type of its own, because clap takes a `Vec` for an option that may be repeated.
@@ -253,7 +312,7 @@ fn session_text(text: &mut String, session: &SessionSummary) {
 }
 
 /// A path as a shell takes it.
-fn quoted(path: &std::path::Path) -> String {
+fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |letter: char| letter.is_alphanumeric() || matches!(letter, '.' | '_' | '-' | '/' | '+' | ':' | '@');
     match !text.is_empty() && text.chars().all(plain) {

@@ -6,7 +6,7 @@ use crate::{
     console, duration,
     exit::{Code, failure},
     heap::source,
-    recording,
+    recording::{self, SessionFile},
 };
 use ::heap::{ReportOptions, Snapshot, Tasks, growth::Look};
 use anyhow::Context;
@@ -26,7 +26,6 @@ use std::{
     thread::JoinHandle,
     time::{Duration, Instant},
 };
-use tempfile::TempDir;
 
 /// What is recorded: everything that a rule needs, at rates that nobody notices.
 const PROFILERS: &str = "cpu,wall:rate=10,exceptions,gc,locks,counters,threads,threadpool";
@@ -157,15 +156,15 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let is_small = diagnostics::memory(target.pid).is_ok_and(|memory| memory.resident <= SMALL);
     let first = if is_small { look_at_heap(args, &target, &mut notes) } else { None }
         .map(|snapshot| (timed(&snapshot), Tasks::of(&snapshot)));
-    let (path, _folder) = session_file(args, &target.name, Some(target.pid))?;
+    let file = session_file(args, &target.name, Some(target.pid))?;
     let (summary, memory) = {
         let stop = StopOnSignal::start()?;
-        let recording = recorder::attach(&target, options(args, &path)?)?;
+        let recording = recorder::attach(&target, options(args, file.path())?)?;
         stop.set(recording.stop_handle());
         let memory = MemoryWatch::start(target.pid, args.duration / MEMORY_LOOKS)?;
         (recording::wait(recording, Some(args.duration), args.json)?, memory.finish())
     };
-    let profile = read(&path)?;
+    let profile = read(file.path())?;
     let cut_off = recording::cut_off(&summary, true);
     // The heap of a process that has ended, or whose user wants an end, is not looked at.
     let last = if cut_off.is_none() { look_at_heap(args, &target, &mut notes) } else { None };
@@ -237,11 +236,11 @@ fn timed(snapshot: &Snapshot) -> Look {
 }
 
 fn look_at_command(args: &Args, limits: &LimitsOf) -> anyhow::Result<Code> {
-    let (path, _folder) = session_file(args, &launch::name_of(&args.command), None)?;
+    let file = session_file(args, &launch::name_of(&args.command), None)?;
     let told = |summary: &Summary| {
         for session in &summary.sessions {
             // Those of further processes have names of their own.
-            let path = session.path.as_deref().unwrap_or(&path);
+            let path = session.path.as_deref().unwrap_or(file.path());
             let say = |page: &str| {
                 console::say(page.trim_end());
                 Ok(())
@@ -250,7 +249,7 @@ fn look_at_command(args: &Args, limits: &LimitsOf) -> anyhow::Result<Code> {
         }
         Ok(())
     };
-    launch::run_command(&args.command, options(args, &path)?, told)
+    launch::run_command(&args.command, options(args, file.path())?, told)
 }
 
 fn options(args: &Args, path: &Path) -> anyhow::Result<RecordOptions> {
@@ -265,13 +264,9 @@ fn options(args: &Args, path: &Path) -> anyhow::Result<RecordOptions> {
     })
 }
 
-/// Where the recording goes; with the folder that goes with it, unless it is to be kept.
-fn session_file(args: &Args, name: &str, pid: Option<u32>) -> anyhow::Result<(PathBuf, Option<TempDir>)> {
-    if let Some(path) = &args.output {
-        return Ok((path.clone(), None));
-    }
-    let folder = tempfile::tempdir().context("cannot make a folder for a temporary file")?;
-    Ok((folder.path().join(recording::default_file(name, pid)), Some(folder)))
+/// Where the recording goes.
+fn session_file(args: &Args, name: &str, pid: Option<u32>) -> anyhow::Result<SessionFile> {
+    SessionFile::new(args.output.as_deref(), recording::default_file(name, pid))
 }
 
 fn read(path: &Path) -> anyhow::Result<Profile> {

@@ -67,10 +67,10 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
                 (_, true) => Extent::Roots,
                 _ => Extent::All,
             };
-            let taken = source::take(&target, &args.take, extent, 1, 10, args.json)?;
-            let look = one_look(&taken.path, args.take.memory(), Some(1)).ok();
+            let (file, summary) = source::take(&target, &args.take, extent, 1, 10, args.json)?;
+            let look = one_look(file.path(), args.take.memory(), Some(1)).ok();
             let Some((snapshot, _)) = look.filter(|(snapshot, _)| !snapshot.is_empty()) else {
-                return Err(no_look(&taken.summary));
+                return Err(no_look(&summary));
             };
             snapshot
         }

@@ -59,13 +59,13 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
                 return Err(failure(Code::Usage, message));
             }
             Source::Process(process) => {
-                let taken = source::take(&process, &args.take, Extent::All, args.looks, every, args.json)?;
-                all.read(&taken.path, args.take.memory())?;
+                let (file, summary) = source::take(&process, &args.take, Extent::All, args.looks, every, args.json)?;
+                all.read(file.path(), args.take.memory())?;
                 if all.last.is_none() {
-                    return Err(no_look(&taken.summary));
+                    return Err(no_look(&summary));
                 }
                 if all.looks.len() < args.looks as usize {
-                    all.damage.get_or_insert_with(|| no_look(&taken.summary).to_string());
+                    all.damage.get_or_insert_with(|| no_look(&summary).to_string());
                 }
             }
         }

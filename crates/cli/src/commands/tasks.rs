@@ -1,27 +1,24 @@
 //! `clrscope async`: asynchronous methods that wait, who awaits whom, and where time goes on such stacks.
 
-use super::{heap::no_look, record::StopOnSignal};
+use super::heap::no_look;
 use crate::{
     agent::AgentArgs,
     console, duration,
     exit::{Code, failure},
     heap::source::Source,
-    recording,
+    recording::{self, SessionFile},
     tasks::{hot, report, text},
 };
 use ::heap::Tasks;
 use anyhow::Context;
 use profile::{BuildOptions, Profile};
 use profilers::Selection;
-use recorder::{EngineChoice, RecordOptions, Summary};
+use recorder::Summary;
 use std::{
     fs::File,
     path::{Path, PathBuf},
     time::Duration,
 };
-
-/// CPU samples per second and thread, meanwhile.
-const RATE: u32 = 100;
 
 /// Show which asynchronous methods wait, who awaits whom, and for what
 ///
@@ -64,13 +61,13 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         Source::Session(path) => (path, None),
         Source::Process(process) => {
             let taken = take(args, &process)?;
-            (taken.path.clone(), Some(taken))
+            (taken.0.path().to_owned(), Some(taken))
         }
     };
     let (found, reading) = report::read(&path, args.top as usize)?;
     let Some((mut report, tasks)) = found else {
         return Err(match (&taken, reading.damage) {
-            (Some(taken), _) => no_look(&taken.summary),
+            (Some((_, summary)), _) => no_look(summary),
             (None, damage) => {
                 let why = damage.unwrap_or_else(|| "`clrscope async <PID>` takes some".to_owned());
                 failure(Code::BadSession, format!("there is no look at a heap in {}: {why}", path.display()))
@@ -97,41 +94,14 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     }
 }
 
-/// A recording, and the folder that goes with it unless it is to be kept.
-struct Taken {
-    path: PathBuf,
-    summary: Summary,
-    _folder: Option<tempfile::TempDir>,
-}
-
-fn take(args: &Args, process: &diagnostics::DotnetProcess) -> anyhow::Result<Taken> {
+fn take(args: &Args, process: &diagnostics::DotnetProcess) -> anyhow::Result<(SessionFile, Summary)> {
     let every = match (args.duration.as_secs(), args.duration.subsec_nanos()) {
         (seconds @ 1..=86_400, 0) => seconds,
         _ => return Err(failure(Code::Usage, "--duration takes whole seconds, from 1s to 24h")),
     };
-    let (path, folder) = match &args.output {
-        Some(path) => (path.clone(), None),
-        None => {
-            let folder = tempfile::tempdir().context("cannot make a folder for a temporary file")?;
-            (folder.path().join(format!("async.{}", session::EXTENSION)), Some(folder))
-        }
-    };
     let samples = if args.no_samples { "" } else { ",cpu,wall" };
-    let options = RecordOptions {
-        profilers: Selection::parse_list(&format!("async:looks=2:every={every}{samples}"))?,
-        rate_hz: RATE,
-        engine: EngineChoice::Auto,
-        // It ends with the last look.
-        duration: None,
-        output: Some(path.clone()),
-        live: false,
-        agent: args.agent.file(),
-    };
-    let stop = StopOnSignal::start()?;
-    let recording = recorder::attach(process, options)?;
-    stop.set(recording.stop_handle());
-    let summary = recording::wait(recording, None, args.json)?;
-    Ok(Taken { path, summary, _folder: folder })
+    let profilers = Selection::parse_list(&format!("async:looks=2:every={every}{samples}"))?;
+    recording::take_looks(process, profilers, args.output.as_deref(), &args.agent, args.json)
 }
 
 fn hot_paths(path: &Path, tasks: &Tasks, top: usize) -> anyhow::Result<Option<hot::Hot>> {

@@ -2,14 +2,14 @@
 
 use crate::{
     agent::AgentArgs,
-    commands::{heap::no_look, record::StopOnSignal},
+    commands::heap::no_look,
     exit::{Code, failure},
-    recording,
+    recording::{self, SessionFile},
 };
 use anyhow::Context;
 use heap::{Extent, Generation, MemoryBudget, Root, RootKind, Snapshot, SnapshotBuilder, SnapshotEnd, gcdump};
 use profilers::{Selection, heap::LookKind};
-use recorder::{EngineChoice, RecordOptions, Summary};
+use recorder::Summary;
 use session::{HeapEnd, SessionError, SessionInfo, SessionReader, SessionRecord};
 use std::{
     fs::{self, File},
@@ -96,16 +96,6 @@ impl Source {
     }
 }
 
-/// Where a recording of looks went.
-pub struct Taken {
-    /// The session.
-    pub path: PathBuf,
-    /// How the recording went.
-    pub summary: Summary,
-    /// Goes with the session in it, if that is not to be kept.
-    _folder: Option<tempfile::TempDir>,
-}
-
 /// Seconds for which a look at roots waits for the program to collect its youngest objects.
 const ROOTS_LIMIT: u32 = 30;
 
@@ -117,14 +107,7 @@ pub fn take(
     looks: u32,
     every: u64,
     quiet: bool,
-) -> anyhow::Result<Taken> {
-    let (path, folder) = match &args.output {
-        Some(path) => (path.clone(), None),
-        None => {
-            let folder = tempfile::tempdir().context("cannot make a folder for a temporary file")?;
-            (folder.path().join(format!("looks.{}", session::EXTENSION)), Some(folder))
-        }
-    };
+) -> anyhow::Result<(SessionFile, Summary)> {
     let strings = if args.no_strings { "off" } else { "on" };
     let kind = match extent {
         Extent::All => String::new(),
@@ -133,30 +116,17 @@ pub fn take(
     };
     let selection = Selection::parse(&format!("heap:looks={looks}:every={every}:strings={strings}{kind}"))
         .map_err(|error| failure(Code::Usage, error.to_string()))?;
-    let options = RecordOptions {
-        profilers: vec![selection],
-        rate_hz: 100,
-        engine: EngineChoice::Auto,
-        duration: None,
-        output: Some(path.clone()),
-        live: false,
-        agent: args.agent.file(),
-    };
-    let stop = StopOnSignal::start()?;
-    let recording = recorder::attach(target, options)?;
-    stop.set(recording.stop_handle());
-    let summary = recording::wait(recording, None, quiet)?;
-    Ok(Taken { path, summary, _folder: folder })
+    recording::take_looks(target, vec![selection], args.output.as_deref(), &args.agent, quiet)
 }
 
 /// One look of a process, kept nowhere.
 pub fn look_once(target: &diagnostics::DotnetProcess, agent: &AgentArgs) -> anyhow::Result<Snapshot> {
     let memory = MemoryArgs::default();
     let args = TakeArgs { output: None, no_strings: false, memory, agent: agent.clone() };
-    let taken = take(target, &args, Extent::All, 1, 10, true)?;
+    let (file, summary) = take(target, &args, Extent::All, 1, 10, true)?;
     let mut found = None;
-    read_session(&taken.path, memory, |_| true, |snapshot| found = Some(snapshot))?;
-    found.filter(|snapshot| !snapshot.is_empty()).ok_or_else(|| no_look(&taken.summary))
+    read_session(file.path(), memory, |_| true, |snapshot| found = Some(snapshot))?;
+    found.filter(|snapshot| !snapshot.is_empty()).ok_or_else(|| no_look(&summary))
 }
 
 /// What became of reading a session.
