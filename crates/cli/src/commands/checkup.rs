@@ -151,6 +151,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         return look_at_command(args, &limits);
     }
     let target = diagnostics::find(args.target.as_deref().unwrap_or_default())?;
+    let begun = Instant::now();
     let mut notes = Vec::new();
     let locks = noted(&mut notes, "who waits for whom was not looked at", look_at_locks(target.pid));
     let is_small = diagnostics::memory(target.pid).is_ok_and(|memory| memory.resident <= SMALL);
@@ -158,11 +159,13 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         .map(|snapshot| (timed(&snapshot), Tasks::of(&snapshot)));
     let file = session_file(args, &target.name, Some(target.pid))?;
     let (summary, memory) = {
+        // What the first looks took is part of the time that the user gave.
+        let left = args.duration.saturating_sub(begun.elapsed()).max(args.duration / 2);
         let stop = StopOnSignal::start()?;
-        let recording = recorder::attach(&target, options(args, file.path())?)?;
+        let recording = recorder::attach(&target, options(args, left, file.path())?)?;
         stop.set(recording.stop_handle());
-        let memory = MemoryWatch::start(target.pid, args.duration / MEMORY_LOOKS)?;
-        (recording::wait(recording, Some(args.duration), args.json)?, memory.finish())
+        let memory = MemoryWatch::start(target.pid, left / MEMORY_LOOKS)?;
+        (recording::wait(recording, Some(left), args.json)?, memory.finish())
     };
     let profile = read(file.path())?;
     let cut_off = recording::cut_off(&summary, true);
@@ -249,15 +252,15 @@ fn look_at_command(args: &Args, limits: &LimitsOf) -> anyhow::Result<Code> {
         }
         Ok(())
     };
-    launch::run_command(&args.command, options(args, file.path())?, told)
+    launch::run_command(&args.command, options(args, args.duration, file.path())?, told)
 }
 
-fn options(args: &Args, path: &Path) -> anyhow::Result<RecordOptions> {
+fn options(args: &Args, duration: Duration, path: &Path) -> anyhow::Result<RecordOptions> {
     Ok(RecordOptions {
         profilers: Selection::parse_list(PROFILERS)?,
         rate_hz: RATE,
         engine: EngineChoice::Auto,
-        duration: Some(args.duration),
+        duration: Some(duration),
         output: Some(path.to_owned()),
         live: false,
         agent: args.agent.file(),
