@@ -13,7 +13,7 @@ pub use wrap::Handler;
 use crate::{
     BodyError, ClauseKind, CodeRange, DecodeError, ExceptionClause, HeaderFormat, MethodBody, MethodHeader,
     MethodShape, Opcode, Operand, SignatureError, StackError, StackHeights, Token, Tokens, TypeSig, Verifier,
-    VerifyError, decode_locals,
+    VerifyError, count_locals,
 };
 use layout::Layout;
 use new_instruction::plain;
@@ -180,6 +180,8 @@ pub struct MethodEditor {
     nodes: Vec<Node>,
     /// Nodes `1..=originals` are the original instructions, in order.
     originals: u32,
+    /// Whether nodes follow one another in the order of their indices.
+    is_as_made: bool,
     labels: Vec<LabelSlot>,
     clauses: Vec<NewClause>,
     /// `None` if there are locals but their signature was not given.
@@ -202,6 +204,7 @@ impl MethodEditor {
             header: MethodHeader::default(),
             nodes: vec![end],
             originals: 0,
+            is_as_made: true,
             labels: Vec::new(),
             clauses: Vec::new(),
             locals: Some(Locals { count: 0, types: Vec::new(), grown: false }),
@@ -218,20 +221,14 @@ impl MethodEditor {
         editor.header = body.header;
         editor.locals = match locals {
             Some(blob) => {
-                let count = decode_locals(blob)?.len();
-                let number = compressed(count as u32).len();
-                Some(Locals {
-                    count: count.try_into().map_err(|_| EditError::TooManyLocals)?,
-                    types: blob.get(1 + number..).unwrap_or_default().to_vec(),
-                    grown: false,
-                })
+                let count = count_locals(blob)?;
+                let types = blob.get(1 + compressed_size(count.into())..).unwrap_or_default().to_vec();
+                Some(Locals { count, types, grown: false })
             }
             None if body.header.local_signature.is_nil() => editor.locals,
             None => None,
         };
         let code: &[u8] = &body.code;
-        // Node of the instruction at each offset.
-        let mut starts = vec![NONE; code.len() + 1];
         // Real code takes three bytes per instruction on average.
         editor.nodes.reserve(code.len() / 3 + 8);
         let mut branches = Vec::new();
@@ -245,31 +242,23 @@ impl MethodEditor {
             if matches!(instruction.operand, Operand::Target(_) | Operand::Switch(_)) {
                 branches.push((id, instruction));
             }
-            if let Some(start) = starts.get_mut(instruction.offset as usize) {
-                *start = id.0;
-            }
         }
         editor.originals = editor.nodes.len() as u32 - 1;
-        let end_of_code = code.len();
-        if let Some(start) = starts.get_mut(end_of_code) {
-            *start = END;
-        }
-        let find = |offset: u32| match starts.get(offset as usize) {
-            Some(&node) if node != NONE => Ok(InstructionId(node)),
-            _ => Err(EditError::Target { target: offset }),
+        let end_of_code = code.len() as u32;
+        let find = |editor: &Self, offset: u32| match offset {
+            _ if offset == end_of_code => Ok(Self::END),
+            _ => editor.at_offset(offset).ok_or(EditError::Target { target: offset }),
         };
         for (id, instruction) in branches {
+            let mut label = |target| find(&editor, target).map(|id| editor.label_of(id));
             let operand = match instruction.operand {
-                Operand::Target(target) => NewOperand::Label(editor.label_of(find(target)?)),
-                _ => {
-                    let labels = instruction.targets().map(|target| Ok(editor.label_of(find(target)?)));
-                    NewOperand::Switch(labels.collect::<Result<_, EditError>>()?)
-                }
+                Operand::Target(target) => NewOperand::Label(label(target)?),
+                _ => NewOperand::Switch(instruction.targets().map(label).collect::<Result<_, EditError>>()?),
             };
             editor.set(id.0, NewInstruction { opcode: instruction.opcode, operand });
         }
         for clause in &body.clauses {
-            let mut bound = |offset| find(offset).map(|id| editor.new_label_at(id));
+            let mut bound = |offset| find(&editor, offset).map(|id| editor.new_label_at(id));
             let try_block = (bound(clause.try_block.start)?, bound(clause.try_block.end)?);
             let handler = (bound(clause.handler.start)?, bound(clause.handler.end)?);
             let kind = match clause.kind {
@@ -478,8 +467,9 @@ impl MethodEditor {
     #[must_use]
     pub fn local_signature(&self) -> Option<Vec<u8>> {
         let locals = self.locals.as_ref().filter(|locals| locals.count != 0)?;
-        let mut blob = vec![0x07];
-        blob.extend(compressed(locals.count.into()));
+        let mut blob = Vec::with_capacity(5 + locals.types.len());
+        blob.push(0x07);
+        push_compressed(locals.count.into(), &mut blob);
         blob.extend_from_slice(&locals.types);
         Some(blob)
     }
@@ -532,16 +522,15 @@ impl MethodEditor {
         if self.locals.as_ref().is_some_and(|locals| locals.grown) {
             return Err(EditError::LocalsWithoutToken);
         }
-        let order = self.order();
-        let layout = Layout::fix(self, &order)?;
+        let layout = Layout::fix(self)?;
         let mut code = Vec::with_capacity(layout.size as usize);
         let mut offsets = Vec::with_capacity(self.originals as usize);
-        for &index in &order {
-            let Some(node) = self.node(index) else { continue };
+        let mut short = layout.short();
+        for (_, node) in self.in_order() {
             if node.original != NONE {
                 offsets.push(OffsetPair { old: node.original, new: code.len() as u32 });
             }
-            self.write(&node.instruction, layout.is_short(index), &layout, &mut code)?;
+            self.write(&node.instruction, &mut short, &layout, &mut code)?;
         }
         let unbound = EditError::UnboundLabel { what: Opcode::Nop };
         let offset = |label: Label| self.offset(&layout, label).ok_or(unbound);
@@ -574,11 +563,13 @@ impl MethodEditor {
         layout.offsets.get(node as usize).copied()
     }
 
-    /// The nodes in the order of the code.
-    fn order(&self) -> Vec<u32> {
-        let mut order = Vec::with_capacity(self.nodes.len());
-        order.extend(self.ids().map(|id| id.0));
-        order
+    /// The nodes in the order of the code, with their indices.
+    fn in_order(&self) -> impl Iterator<Item = (u32, &Node)> {
+        let first = self.node(END).map_or(END, |end| end.next);
+        std::iter::successors(self.node(first).map(|node| (first, node)), |(_, node)| {
+            self.node(node.next).map(|next| (node.next, next))
+        })
+        .take_while(|(index, _)| *index != END)
     }
 
     fn node(&self, index: u32) -> Option<&Node> {
@@ -612,6 +603,7 @@ impl MethodEditor {
     fn link(&mut self, next: u32, instruction: NewInstruction, original: u32) -> InstructionId {
         let previous = self.node(next).map_or(END, |node| node.previous);
         let index = self.nodes.len() as u32;
+        self.is_as_made &= next == END;
         let instruction = lengthened(instruction);
         self.nodes.push(Node { instruction, original, previous, next, label: NONE, removed: false });
         self.change(previous, |node| node.next = index);
@@ -647,19 +639,28 @@ fn lengthened(mut instruction: NewInstruction) -> NewInstruction {
     instruction
 }
 
-/// A compressed unsigned number of at most two bytes' worth: counts of locals. ECMA-335 II.23.2.
-fn compressed(value: u32) -> Vec<u8> {
+/// Appends a compressed unsigned number. ECMA-335 II.23.2.
+fn push_compressed(value: u32, out: &mut Vec<u8>) {
     match value {
-        0..=0x7f => vec![value as u8],
-        0x80..=0x3fff => (value as u16 | 0x8000).to_be_bytes().to_vec(),
-        _ => (value | 0xc000_0000).to_be_bytes().to_vec(),
+        0..=0x7f => out.push(value as u8),
+        0x80..=0x3fff => out.extend_from_slice(&(value as u16 | 0x8000).to_be_bytes()),
+        _ => out.extend_from_slice(&(value | 0xc000_0000).to_be_bytes()),
+    }
+}
+
+/// Bytes of a compressed number.
+const fn compressed_size(value: u32) -> usize {
+    match value {
+        0..=0x7f => 1,
+        0x80..=0x3fff => 2,
+        _ => 4,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CallEffect, MethodShape, Primitive, VerifyError, verify};
+    use crate::{CallEffect, MethodShape, Primitive, VerifyError, decode_locals, verify};
 
     struct NoCalls;
 

@@ -8,67 +8,80 @@ use crate::instruction::{push_opcode, push_operand};
 pub(super) struct Layout {
     /// By node; the end has the size of the code.
     pub offsets: Vec<u32>,
-    /// By node: whether it is written in the short form, if it is a branch.
-    is_short: Vec<bool>,
+    /// The branches in the order of the code.
+    branches: Vec<Branch>,
     pub size: u32,
 }
 
-/// Rounds after which all branches become long. Real code needs three or four; each round takes as long as the
+struct Branch {
+    node: u32,
+    is_short: bool,
+}
+
+/// Rounds after which all branches become long. Real code needs one or two; each round takes as long as the
 /// code, and code can be made so that every round lengthens one branch.
 const ROUNDS: usize = 50;
 
 impl Layout {
     /// Starts with all branches short and lengthens those that do not reach, until all do. Branches only grow, so
     /// this ends, and with the least code.
-    pub fn fix(editor: &MethodEditor, order: &[u32]) -> Result<Self, EditError> {
-        let mut is_short = vec![true; editor.nodes.len()];
+    pub fn fix(editor: &MethodEditor) -> Result<Self, EditError> {
         let mut offsets = vec![0_u32; editor.nodes.len()];
+        let mut branches: Vec<Branch> = Vec::new();
         for round in 0.. {
             let mut at = 0_u64;
-            for &node in order {
-                let Some(found) = editor.node(node) else { continue };
-                if let Some(offset) = offsets.get_mut(node as usize) {
+            let mut known = branches.iter();
+            let mut found = Vec::new();
+            for (index, node) in editor.in_order() {
+                if let Some(offset) = offsets.get_mut(index as usize) {
                     *offset = at as u32;
                 }
-                at += found.instruction.size(is_short.get(node as usize) == Some(&true));
+                let is_branch = matches!(node.instruction.operand, NewOperand::Label(_));
+                let is_short = is_branch && known.next().is_none_or(|branch| branch.is_short);
+                if is_branch && round == 0 {
+                    found.push(Branch { node: index, is_short: true });
+                }
+                at += node.instruction.size(is_short);
                 if at > i32::MAX as u64 {
                     return Err(EditError::TooLarge);
                 }
             }
+            if round == 0 {
+                branches = found;
+            }
             if let Some(end) = offsets.first_mut() {
                 *end = at as u32;
             }
+            let offset = |node: u32| offsets.get(node as usize).copied().map_or(0, i64::from);
             let mut grown = false;
-            for &node in order {
-                let Some(found) = editor.node(node) else { continue };
-                let NewOperand::Label(label) = found.instruction.operand else { continue };
-                let Some(short) = is_short.get_mut(node as usize).filter(|short| **short) else { continue };
-                let offset = |node: u32| offsets.get(node as usize).copied().map_or(0, i64::from);
-                let target = editor.bound_to(label).map_or(0, |target| offset(target.0));
-                let end = offset(node) + i64::from(found.instruction.opcode.size()) + 1;
-                if i8::try_from(target - end).is_err() || round >= ROUNDS {
-                    *short = false;
+            for branch in branches.iter_mut().filter(|branch| branch.is_short) {
+                let Some(node) = editor.node(branch.node) else { continue };
+                let target = node.instruction.labels().first().and_then(|label| editor.bound_to(*label));
+                let end = offset(branch.node) + i64::from(node.instruction.opcode.size()) + 1;
+                if i8::try_from(target.map_or(0, |target| offset(target.0)) - end).is_err() || round >= ROUNDS {
+                    branch.is_short = false;
                     grown = true;
                 }
             }
             if !grown {
-                return Ok(Self { offsets, is_short, size: at as u32 });
+                return Ok(Self { offsets, branches, size: at as u32 });
             }
         }
         Err(EditError::TooLarge)
     }
 
-    pub fn is_short(&self, node: u32) -> bool {
-        self.is_short.get(node as usize) == Some(&true)
+    /// For each branch in the order of the code, whether it is written in the short form.
+    pub fn short(&self) -> impl Iterator<Item = bool> {
+        self.branches.iter().map(|branch| branch.is_short)
     }
 }
 
 impl MethodEditor {
-    /// Appends an instruction; `short` says in which form a branch is.
+    /// Appends an instruction; `short` says in which form the next branch is.
     pub(super) fn write(
         &self,
         instruction: &NewInstruction,
-        short: bool,
+        short: &mut impl Iterator<Item = bool>,
         layout: &Layout,
         code: &mut Vec<u8>,
     ) -> Result<(), EditError> {
@@ -86,7 +99,7 @@ impl MethodEditor {
                     return Err(EditError::Operand { opcode });
                 };
                 let target = find(*label)?;
-                if short {
+                if short.next() == Some(true) {
                     let distance = i64::from(target) - i64::from(start + short_form.size() + 1);
                     push_opcode(short_form, code);
                     code.push((distance as i8).cast_unsigned());

@@ -2,7 +2,7 @@
 
 use super::{END, EditError, InstructionId, Label, MethodEditor, NONE, NewClause, NewClauseKind, NewInstruction};
 use crate::{Flow, Opcode, Token};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// A handler to add, without the instruction that ends it: `endfinally`, or `leave` to behind it, is added.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +52,20 @@ impl MethodEditor {
         }
     }
 
+    fn positions(&self) -> Positions {
+        let nodes = self.nodes.len();
+        if self.is_as_made {
+            return Positions::AsMade(nodes as u32);
+        }
+        let mut positions = vec![NONE; nodes];
+        for (position, (node, _)) in (0..).zip(self.in_order()) {
+            if let Some(slot) = positions.get_mut(node as usize) {
+                *slot = position;
+            }
+        }
+        Positions::Moved(positions)
+    }
+
     /// Protects the whole body. See [`MethodEditor::wrap`].
     ///
     /// # Errors
@@ -82,14 +96,8 @@ impl MethodEditor {
         result: Option<u16>,
     ) -> Result<(), EditError> {
         let (start, end) = (InstructionId(self.live(start)), InstructionId(self.live(end)));
-        let order = self.order();
-        let mut positions = vec![NONE; self.nodes.len()];
-        for (position, &node) in (0..).zip(&order) {
-            if let Some(slot) = positions.get_mut(node as usize) {
-                *slot = position;
-            }
-        }
-        let position = |node: u32| positions.get(node as usize).copied().filter(|_| node != END).unwrap_or(NONE);
+        let positions = self.positions();
+        let position = |node: u32| positions.of(node);
         let (from, to) = (position(start.0), position(end.0));
         if from >= to {
             return Err(EditError::EmptyRange);
@@ -102,8 +110,7 @@ impl MethodEditor {
         }
 
         // Nobody but the protected code itself may go to its middle.
-        for &node in &order {
-            let Some(found) = self.node(node) else { continue };
+        for (node, found) in self.in_order() {
             if is_inside(node) {
                 if found.instruction.opcode == Opcode::Jmp {
                     return Err(EditError::Jump);
@@ -148,9 +155,11 @@ impl MethodEditor {
         let mut detours = Detours::default();
         let goes_out =
             |editor: &Self, label| editor.bound_to(label).is_none_or(|target: InstructionId| !is_inside(target.0));
-        for &node in order.iter().filter(|&&node| is_inside(node)) {
-            let id = InstructionId(node);
-            let Some(opcode) = self.node(node).map(|node| node.instruction.opcode) else { continue };
+        let mut following = start;
+        while following != end {
+            let id = following;
+            following = self.next(id);
+            let Some(opcode) = self.node(id.0).map(|node| node.instruction.opcode) else { break };
             match opcode.flow() {
                 Flow::Return => {
                     self.replace_return(id, result, exit);
@@ -158,7 +167,7 @@ impl MethodEditor {
                 }
                 Flow::Prefix if opcode == Opcode::Tail => self.remove(id),
                 Flow::Branch | Flow::Conditional => {
-                    let Some(found) = self.node(node) else { continue };
+                    let Some(found) = self.node(id.0) else { continue };
                     let labels = found.instruction.labels();
                     if !labels.iter().any(|&label| goes_out(self, label)) {
                         continue;
@@ -256,10 +265,29 @@ impl MethodEditor {
     }
 }
 
+/// Where nodes are in the code.
+enum Positions {
+    /// In the order in which they were made: those below a limit.
+    AsMade(u32),
+    /// By node.
+    Moved(Vec<u32>),
+}
+
+impl Positions {
+    /// [`NONE`] for the end, and for nodes that were made later.
+    fn of(&self, node: u32) -> u32 {
+        let known = match self {
+            Self::AsMade(limit) => Some(node).filter(|node| node < limit),
+            Self::Moved(positions) => positions.get(node as usize).copied(),
+        };
+        known.filter(|_| node != END).unwrap_or(NONE)
+    }
+}
+
 /// `leave` instructions that conditional branches out of a try block go by.
 #[derive(Default)]
 struct Detours {
-    by_target: HashMap<u32, Label>,
+    by_target: BTreeMap<u32, Label>,
     /// Target and detour, in the order of need.
     list: Vec<(Label, Label)>,
 }
