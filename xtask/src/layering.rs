@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The crates that are loaded into the target. They depend on each other and on nothing else of ours.
-const INSIDE: &[&str] = &["agent", "cil", "com", "corprof", "profilers", "wire"];
+const INSIDE: &[&str] = &["agent", "cil", "com", "corprof", "profilers", "rules", "wire"];
 
 /// Exactly the crates of others that are linked into the agent on Linux x86-64, with what those bring along.
 const THIRD_PARTY: &[&str] = &[
@@ -23,6 +23,10 @@ const THIRD_PARTY: &[&str] = &[
     "serde_core",
     "thiserror",
 ];
+
+/// Optional dependencies of crates inside that only the outside asks for, by a feature of the same name. `cargo metadata`
+/// gives all crates together one set of features; the agent is built by itself and gets its own.
+const OUTSIDE_ONLY: &[(&str, &str)] = &[("rules", "toml")];
 
 /// The crates of ours that may hold `unsafe`; all others forbid it.
 const MAY_BE_UNSAFE: &[&str] = &["agent", "com", "corprof", "corprof-mock", "sampler"];
@@ -47,6 +51,7 @@ pub fn check() -> Result<()> {
     let mut problems = broken_rules(&Graph::read(&metadata)?);
     for package in members(&metadata)? {
         problems.extend(holds_unsafe(package)?);
+        problems.extend(asks_for_outside(package)?);
     }
     if !problems.is_empty() {
         bail!("the layering is broken:\n  {}", problems.join("\n  "));
@@ -93,6 +98,11 @@ impl Graph {
         }
         let ours: BTreeSet<&str> = members(metadata)?.filter_map(|package| package["id"].as_str()).collect();
         let mut graph = Graph::default();
+        for (from, to) in OUTSIDE_ONLY {
+            for id in ours.iter().filter(|id| names.get(**id) == Some(from)) {
+                edges.entry(id).or_default().retain(|other| names.get(other) != Some(to));
+            }
+        }
         for id in &ours {
             let name = names.get(id).context("a member without name")?;
             let direct = edges.get(id).into_iter().flatten().filter(|to| ours.contains(**to));
@@ -158,6 +168,25 @@ fn holds_unsafe(package: &Value) -> Result<Vec<String>> {
     Ok(problems)
 }
 
+/// A crate inside must not turn on what is only for the outside.
+fn asks_for_outside(package: &Value) -> Result<Vec<String>> {
+    let name = package["name"].as_str().context("a package without name")?;
+    let mut problems = Vec::new();
+    if !INSIDE.contains(&name) {
+        return Ok(problems);
+    }
+    for dependency in package["dependencies"].as_array().context("a package without dependencies")? {
+        let features = dependency["features"].as_array().map_or(&[][..], Vec::as_slice);
+        for (ours, feature) in OUTSIDE_ONLY {
+            let asks = features.contains(&(*feature).into()) || dependency["uses_default_features"] == true;
+            if dependency["kind"].is_null() && dependency["name"] == *ours && asks {
+                problems.push(format!("{name} asks for the feature {feature} of {ours}, which is for the outside"));
+            }
+        }
+    }
+    Ok(problems)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,5 +238,30 @@ mod tests {
         });
         let graph = Graph::read(&metadata).unwrap();
         assert_eq!(graph.linked["a"], BTreeSet::from(["b".to_owned()]));
+    }
+
+    #[test]
+    fn what_is_for_the_outside_counts_there_only() {
+        let package = |name: &str| serde_json::json!({ "id": name, "name": name, "targets": [] });
+        let edge = |to: &str| serde_json::json!({ "pkg": to, "dep_kinds": [{ "kind": null }] });
+        let metadata = serde_json::json!({
+            "packages": [package("rules"), package("toml"), package("cli")],
+            "workspace_members": ["rules", "cli"],
+            "resolve": { "nodes": [
+                { "id": "rules", "deps": [edge("toml")] }, { "id": "toml", "deps": [] },
+                { "id": "cli", "deps": [edge("rules"), edge("toml")] },
+            ] },
+        });
+        let graph = Graph::read(&metadata).unwrap();
+        assert_eq!(graph.linked["rules"], BTreeSet::new());
+        assert_eq!(graph.linked["cli"], BTreeSet::from(["toml".to_owned()]));
+        let asks = |name: &str, features: &[&str], default: bool| {
+            let rules = serde_json::json!({
+                "name": "rules", "kind": null, "features": features, "uses_default_features": default,
+            });
+            asks_for_outside(&serde_json::json!({ "name": name, "dependencies": [rules] })).unwrap().len()
+        };
+        assert_eq!([asks("agent", &["toml"], false), asks("agent", &[], true)], [1, 1]);
+        assert_eq!([asks("agent", &["serde"], false), asks("cli", &["toml"], true)], [0, 0]);
     }
 }
