@@ -112,8 +112,7 @@ fn access(pid: u32, source: std::io::Error) -> Error {
 /// Whether a process still has its memory: one that ends gives it up a while before the kernel says that it is over, and
 /// nothing is found in it then.
 fn is_alive(pid: u32) -> bool {
-    let alive = proc::stat(pid).is_ok_and(|stat| !stat.state.is_over());
-    alive && proc::maps(pid).is_ok_and(|maps| !maps.is_empty())
+    proc::is_alive(pid) && proc::maps(pid).is_ok_and(|maps| !maps.is_empty())
 }
 
 /// What is wrong, unless it is that the process has ended.

@@ -157,6 +157,10 @@ impl Machine {
         let executable = self.executable(pid);
         let hosting = if library.is_some() { Some(Hosting::Library) } else { executable.hosting };
         if hosting.is_none() && sockets.is_empty() {
+            // Nothing is found of one that has just given up its memory.
+            if !proc::is_alive(pid) {
+                return Ok(Look::Over);
+            }
             return Ok(Look::Other { name: short_name(&stat, &args, seen_executable.as_deref()), obstacle: None });
         }
         let runtime_version = library.and_then(|seen| executable::runtime_version(seen, &proc::root_path(pid, seen)));

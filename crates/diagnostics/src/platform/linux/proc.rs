@@ -86,6 +86,8 @@ pub struct Stat {
     pub state: State,
     /// The parent process.
     pub parent: u32,
+    /// Whether it is on its way out.
+    pub exiting: bool,
     /// CPU time in user mode, in clock ticks (see [`clock_ticks_per_second`]).
     pub user_ticks: u64,
     /// CPU time in the kernel, in clock ticks.
@@ -107,7 +109,15 @@ pub struct Status {
     pub ns_pids: Vec<u32>,
     /// The process that debugs it; 0 for none.
     pub tracer: u32,
+    /// Whether it was killed, and has not noticed yet.
+    pub killed: bool,
 }
+
+/// Of the flags in `/proc/<pid>/stat`: include/linux/sched.h.
+const PF_EXITING: u32 = 0x4;
+
+/// `SIGKILL` in a set of signals.
+const KILL: u64 = 1 << 8;
 
 /// One mapping of `/proc/<pid>/maps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,6 +177,7 @@ pub fn parse_stat(bytes: &[u8]) -> io::Result<Stat> {
             comm: String::from_utf8_lossy(bytes.get(open.checked_add(1)?..close)?).into_owned(),
             state: State::from_letter(*field(3)?.first()?),
             parent: parse(field(4)?)?,
+            exiting: parse::<u32>(field(9)?)? & PF_EXITING != 0,
             user_ticks: parse(field(14)?)?,
             system_ticks: parse(field(15)?)?,
             threads: parse(field(20)?)?,
@@ -182,12 +193,14 @@ pub fn parse_status(bytes: &[u8]) -> Status {
     for line in bytes.split(|&byte| byte == b'\n') {
         let Some(colon) = line.iter().position(|&byte| byte == b':') else { continue };
         let (key, values) = line.split_at(colon);
+        let set = values.get(1..).map(<[u8]>::trim_ascii).and_then(parse_hex);
         let mut values = values.split(|byte| byte.is_ascii_whitespace() || *byte == b':').filter_map(parse::<u32>);
         match key {
             // Real, effective, saved, file system.
             b"Uid" => status.uid = values.nth(1).unwrap_or_default(),
             b"Gid" => status.gid = values.nth(1).unwrap_or_default(),
             b"NSpid" => status.ns_pids = values.collect(),
+            b"SigPnd" | b"ShdPnd" => status.killed |= set.is_some_and(|set| set & KILL != 0),
             b"TracerPid" => status.tracer = values.next().unwrap_or_default(),
             _ => {}
         }
@@ -305,6 +318,12 @@ pub fn state(pid: u32) -> io::Result<State> {
     stat(pid).map(|stat| stat.state)
 }
 
+/// Whether a process is there, and not on its way out: one that was killed loses its threads first, then its memory, and
+/// is still listed for a while.
+pub fn is_alive(pid: u32) -> bool {
+    stat(pid).is_ok_and(|stat| !stat.state.is_over() && !stat.exiting) && status(pid).is_ok_and(|status| !status.killed)
+}
+
 /// Users and namespaces of a process.
 pub fn status(pid: u32) -> io::Result<Status> {
     Ok(parse_status(&fs::read(path(pid, "status"))?))
@@ -393,6 +412,28 @@ pub fn boot_time() -> io::Result<u64> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_process_that_is_on_its_way_out_is_told() {
+        let stat = |flags: u32| format!("7 (sleep) S 1 7 7 0 -1 {flags} 0 0 0 0 1 2 0 0 20 0 3 0 99 0");
+        let exiting = |flags| parse_stat(stat(flags).as_bytes()).unwrap().exiting;
+        assert_eq!([exiting(0x40_4000), exiting(0x40_4004)], [false, true]);
+        let killed =
+            |own: &str, shared: &str| parse_status(format!("SigPnd:\t{own}\nShdPnd:\t{shared}\n").as_bytes()).killed;
+        let (none, kill, terminate) = ("0000000000000000", "0000000000000100", "0000000000004000");
+        assert_eq!(
+            [killed(none, none), killed(none, terminate), killed(kill, none), killed(none, kill)],
+            [false, false, true, true]
+        );
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(is_alive(child.id()));
+        child.kill().unwrap();
+        while is_alive(child.id()) {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+        assert!(!is_alive(child.id()));
+    }
 
     #[test]
     fn our_own_process_is_described() {
