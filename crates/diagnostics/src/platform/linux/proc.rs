@@ -494,7 +494,7 @@ mod tests {
     fn the_last_namespace_counts() {
         let status =
             parse_status(b"Name:\tx: y\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nNSpid:\t4242\t17\t1\nTracerPid:\t9\n");
-        assert_eq!(status, Status { uid: 2, gid: 6, ns_pids: vec![4242, 17, 1], tracer: 9 });
+        assert_eq!(status, Status { uid: 2, gid: 6, ns_pids: vec![4242, 17, 1], tracer: 9, killed: false });
     }
 
     #[test]
