@@ -98,6 +98,10 @@ impl Unloads {
         Asking(&self.asking)
     }
 
+    fn any_gone(&self) -> bool {
+        !self.gone().is_empty()
+    }
+
     fn is_gone(&self, module: ModuleId) -> bool {
         self.gone().contains(&module)
     }
@@ -191,8 +195,9 @@ impl Runtime {
         let address = usize::try_from(ip).ok()?;
         let _asking = self.unloads.asking();
         // These look no further than the method itself, which stays as long as its code. Dynamic methods are not found
-        // so; what they belong to lives as long as they do.
-        if let Ok(function) = self.info.function_from_ip(address)
+        // so; what they belong to lives as long as they do. Most processes never unload anything.
+        if self.unloads.any_gone()
+            && let Ok(function) = self.info.function_from_ip(address)
             && self.info.function_info(function).is_ok_and(|of| self.unloads.is_gone(of.module))
         {
             return None;

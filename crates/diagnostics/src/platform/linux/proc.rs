@@ -193,15 +193,15 @@ pub fn parse_status(bytes: &[u8]) -> Status {
     for line in bytes.split(|&byte| byte == b'\n') {
         let Some(colon) = line.iter().position(|&byte| byte == b':') else { continue };
         let (key, values) = line.split_at(colon);
-        let set = values.get(1..).map(<[u8]>::trim_ascii).and_then(parse_hex);
-        let mut values = values.split(|byte| byte.is_ascii_whitespace() || *byte == b':').filter_map(parse::<u32>);
+        let set = || values.get(1..).map(<[u8]>::trim_ascii).and_then(parse_hex);
+        let mut numbers = values.split(|byte| byte.is_ascii_whitespace() || *byte == b':').filter_map(parse::<u32>);
         match key {
             // Real, effective, saved, file system.
-            b"Uid" => status.uid = values.nth(1).unwrap_or_default(),
-            b"Gid" => status.gid = values.nth(1).unwrap_or_default(),
-            b"NSpid" => status.ns_pids = values.collect(),
-            b"SigPnd" | b"ShdPnd" => status.killed |= set.is_some_and(|set| set & KILL != 0),
-            b"TracerPid" => status.tracer = values.next().unwrap_or_default(),
+            b"Uid" => status.uid = numbers.nth(1).unwrap_or_default(),
+            b"Gid" => status.gid = numbers.nth(1).unwrap_or_default(),
+            b"NSpid" => status.ns_pids = numbers.collect(),
+            b"SigPnd" | b"ShdPnd" => status.killed |= set().is_some_and(|set| set & KILL != 0),
+            b"TracerPid" => status.tracer = numbers.next().unwrap_or_default(),
             _ => {}
         }
     }
