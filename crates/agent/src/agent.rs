@@ -5,6 +5,7 @@ use crate::counters::Counters;
 use crate::exception_events::{EventClasses, EventState};
 use crate::exception_layout::ExceptionLayout;
 use crate::heap::Heap;
+use crate::instrumentation::Instrumentation;
 use crate::live_threads::LiveThreads;
 use crate::os::clock;
 use crate::os::connection::Wake;
@@ -65,6 +66,8 @@ pub struct Agent {
     /// How far exceptions are followed, where they come as events.
     pub event_state: EventState,
     event_session: Mutex<Option<EventPipeSession>>,
+    /// What this session has rewritten.
+    pub instrumentation: Instrumentation,
     /// The look at the heap that is under way.
     pub heap: Heap,
     /// The collection whose survivors are told.
@@ -133,6 +136,7 @@ impl Agent {
             event_state: EventState::default(),
             event_session: Mutex::default(),
             heap: Heap::default(),
+            instrumentation: Instrumentation::default(),
             gone: AtomicU64::new(0),
             signals: RwLock::default(),
             threads: Mutex::default(),
@@ -222,7 +226,7 @@ impl Agent {
     /// Whether we have set or asked for what the runtime never takes back, so that it would refuse to let go of us.
     pub fn is_hooked(&self) -> bool {
         let (low, high) = self.event_mask;
-        let forever = EventMask::IMMUTABLE.union(EventMask::ENTER_LEAVE);
+        let forever = EventMask::IMMUTABLE.union(EventMask::ENTER_LEAVE).union(EventMask::ENABLE_REJIT);
         low & forever.low() != 0 || high & forever.high() != 0
     }
 

@@ -12,14 +12,16 @@ use crate::os::threads::{OwnThread, current_tid, is_own};
 use crate::os::{clock, tasks};
 use crate::queue::Event;
 use crate::runtime::Runtime;
-use crate::{exception_events, launch, writer};
+use crate::{exception_events, instrumentation, launch, writer};
 use com::codes::CORPROF_E_PROFILER_CANCEL_ACTIVATION;
 use com::hresult::{E_FAIL, E_INVALIDARG};
 use corprof::callback::{
     CollectedGenerations, DeliveredEvent, DependentReferences, GcReason, MovedRanges, Roots, SuspendReason,
     TransitionReason,
 };
-use corprof::ids::{ClassId, FunctionId, ModuleId, ObjectId, RawObjectId, ThreadId};
+use corprof::control::FunctionControl;
+use corprof::ids::{ClassId, FunctionId, ModuleId, ObjectId, RawObjectId, ReJitId, ThreadId};
+use corprof::metadata::token::MethodDef;
 use corprof::{CallbackCx, EventMask, HResult, PanicReport, Profiler, ProfilerCallback, ProfilerInfo, Utf16};
 use profilers::{Function, Object};
 use std::cell::Cell;
@@ -71,7 +73,8 @@ impl Entry {
         }
         // Forbids the detach for ever. Full collection events (GC) forbid the concurrent collector until then; only the
         // profiler that cannot do without them asks for them, and only the main one may.
-        let never = EventMask::ENABLE_REJIT;
+        let traces = config.profiler(profilers::trace::SPEC.id).is_some();
+        let never = if traces { EventMask::NONE } else { EventMask::ENABLE_REJIT };
         let legal = if config.launched { wanted } else { both(wanted, EventMask::AFTER_ATTACH) };
         let legal = if self.notify_only { both(legal, EventMask::NOTIFICATION_ONLY) } else { legal };
         legal.without(never)
@@ -99,6 +102,9 @@ impl Entry {
         }
         if mask.contains(EventMask::OBJECT_ALLOCATED) {
             allocated::start(info);
+        }
+        if mask.contains(EventMask::ENABLE_REJIT) {
+            instrumentation::allow(info);
         }
         let for_thread = Arc::clone(&agent);
         // Last of all that can fail: once it runs, the library must stay until it is joined.
@@ -390,6 +396,50 @@ impl ProfilerCallback for Entry {
         }
     }
 
+    fn module_load_finished(&self, _cx: &CallbackCx<'_>, module: ModuleId, _status: Result<(), HResult>) {
+        if let Some(agent) = self.running() {
+            agent.instrumentation.module_loaded(module);
+        }
+    }
+
+    fn get_rejit_parameters(
+        &self,
+        _cx: &CallbackCx<'_>,
+        module: ModuleId,
+        method: MethodDef,
+        control: Option<FunctionControl<'_>>,
+    ) {
+        if let (Some(manager), Some(control)) = (instrumentation::manager(), control) {
+            manager.rejit_parameters(module, method, &control);
+        }
+    }
+
+    fn rejit_compilation_finished(
+        &self,
+        _cx: &CallbackCx<'_>,
+        function: FunctionId,
+        rejit: ReJitId,
+        status: Result<(), HResult>,
+        _safe_to_block: bool,
+    ) {
+        if let Some(manager) = instrumentation::manager() {
+            manager.compiled(function, rejit, status);
+        }
+    }
+
+    fn rejit_error(
+        &self,
+        _cx: &CallbackCx<'_>,
+        module: ModuleId,
+        method: MethodDef,
+        _function: Option<FunctionId>,
+        status: HResult,
+    ) {
+        if let Some(manager) = instrumentation::manager() {
+            manager.refused(module, method, status);
+        }
+    }
+
     fn jit_inlining(&self, _cx: &CallbackCx<'_>, _caller: FunctionId, callee: FunctionId) -> bool {
         self.running().is_none() || !calls::is_hooked(callee)
     }
@@ -426,6 +476,9 @@ impl ProfilerCallback for Entry {
 
     fn module_unload_finished(&self, _cx: &CallbackCx<'_>, module: ModuleId, _status: Result<(), HResult>) {
         calls::unloaded(module);
+        if let Some(manager) = instrumentation::manager() {
+            manager.unloaded(module);
+        }
         if let Some(agent) = self.running() {
             agent.events.push(Event::ModuleUnloaded(module));
         }

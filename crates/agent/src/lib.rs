@@ -22,6 +22,7 @@ pub mod exception_events;
 pub mod exception_layout;
 pub mod grounds;
 pub mod heap;
+pub mod instrumentation;
 pub mod launch;
 pub mod live_threads;
 pub mod looks;
@@ -35,6 +36,8 @@ pub mod stacks;
 pub mod survivors;
 pub mod threads;
 pub mod ticks;
+pub mod traced;
+pub mod traced_reader;
 pub mod unwind_table;
 pub mod writer;
 

@@ -7,6 +7,7 @@ use crate::os::{clock, memory::OwnMemory};
 use crate::runtime::{NativeCode, Runtime};
 use crate::unwind_table::{self, Image};
 use corprof::ids::{ClassId, FunctionId, ModuleId};
+use corprof::metadata::token::MethodDef;
 use corprof::{Error, FunctionKind, MethodName, NameResolver, ProfilerInfo};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
@@ -234,7 +235,19 @@ impl Resolver {
         self.last_method = self.last_method.wrapping_add(1);
         let id = self.last_method;
         self.methods.insert(function, Named { id, module, code: Vec::new() });
-        let method = match name {
+        let method = self.record(runtime, id, name, out);
+        out.push(Record::Method(method));
+        id
+    }
+
+    fn record(
+        &mut self,
+        runtime: &Runtime,
+        id: u32,
+        name: Result<MethodName, Error>,
+        out: &mut Vec<Record>,
+    ) -> Method {
+        match name {
             Ok(name) => {
                 let (kind, module) = match name.kind {
                     FunctionKind::Normal => (MethodKind::Normal, name.module),
@@ -260,9 +273,16 @@ impl Resolver {
                 name: format!("[unnamed: {error}]"),
                 parameters: String::new(),
             },
-        };
-        out.push(Record::Method(method));
-        id
+        }
+    }
+
+    /// A new id for a method by its place in metadata, with generic parameters in place of arguments.
+    pub fn method_def(&mut self, runtime: &Runtime, module: ModuleId, method: MethodDef, out: &mut Vec<Record>) -> u32 {
+        let name = self.names.method_def(module, method);
+        self.last_method = self.last_method.wrapping_add(1);
+        let record = self.record(runtime, self.last_method, name, out);
+        out.push(Record::Method(record));
+        self.last_method
     }
 
     fn module(&mut self, runtime: &Runtime, module: ModuleId, out: &mut Vec<Record>) -> u32 {

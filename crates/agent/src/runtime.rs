@@ -8,7 +8,7 @@ use corprof::ids::{ClassId, FunctionId, ModuleId, RawObjectId, ReJitId, ThreadId
 use corprof::info::{CodeRange, Error, IlOffset, ProfilerInfo, Result, SnapshotFlags, SuspendedRuntime};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use wire::Nanos;
 
@@ -60,8 +60,8 @@ pub struct Suspended<'a> {
 /// memory that is gone (`GetFunctionFromIP3` and `ReJitManager::GetReJitId`, src/coreclr/vm/rejit.cpp).
 #[derive(Debug, Default)]
 pub struct Unloads {
-    /// Whether somebody asks just now. Only one thread does: the writer.
-    asking: AtomicBool,
+    /// How many threads ask just now: the writer, and the one that rewrites methods.
+    asking: AtomicU32,
     /// Modules that have been taken down, or are just being. An id comes again with a module that is loaded.
     gone: Mutex<HashSet<ModuleId>>,
 }
@@ -82,7 +82,7 @@ impl Unloads {
             gone.insert(module);
         }
         let deadline = clock::monotonic() + Self::QUESTION_LIMIT;
-        while self.asking.load(SeqCst) && clock::monotonic() < deadline {
+        while self.asking.load(SeqCst) != 0 && clock::monotonic() < deadline {
             clock::sleep_until(clock::monotonic() + 20_000);
         }
     }
@@ -94,8 +94,14 @@ impl Unloads {
 
     /// What goes now waits until this is dropped. To be asked before [`Self::is_gone`].
     fn asking(&self) -> Asking<'_> {
-        self.asking.store(true, SeqCst);
+        self.asking.fetch_add(1, SeqCst);
         Asking(&self.asking)
+    }
+
+    /// Does something with a module that is there until it is done, for the limit above; `None` if it is gone.
+    pub fn hold<R>(&self, module: ModuleId, then: impl FnOnce() -> R) -> Option<R> {
+        let _asking = self.asking();
+        (!self.is_gone(module)).then(then)
     }
 
     fn any_gone(&self) -> bool {
@@ -111,11 +117,11 @@ impl Unloads {
     }
 }
 
-struct Asking<'a>(&'a AtomicBool);
+struct Asking<'a>(&'a AtomicU32);
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        self.0.store(false, SeqCst);
+        self.0.fetch_sub(1, SeqCst);
     }
 }
 

@@ -5,20 +5,25 @@ use crate::allocated;
 use crate::calls;
 use crate::counters::Counters;
 use crate::exception_events::{self, Storm};
+use crate::instrumentation;
 use crate::os::connection::{Connection, Incoming};
 use crate::os::signals::SignalEngine;
 use crate::os::threads::OwnThread;
 use crate::os::{clock, tasks};
 use crate::queue::Event;
 use crate::resolver::Resolver;
+use crate::traced_reader;
 use corprof::EventMask;
-use corprof::ids::{ClassId, FunctionId};
+use corprof::ids::{ClassId, FunctionId, ModuleId};
+use corprof::metadata::token::MethodDef;
+use instrument::State;
 use profilers::{CallbackSample, Class, FlushCx};
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use wire::frame::FrameBuilder;
-use wire::{Bye, ByeReason, Control, CpuEngine, Hello, LogLevel, Nanos, Record, Status};
+use wire::{Bye, ByeReason, Control, CpuEngine, Hello, InstrumentState, Instrumented, LogLevel, Nanos, Record, Status};
 
 /// How long to try to connect, nanoseconds.
 const CONNECT_LIMIT: Nanos = 2_000_000_000;
@@ -49,6 +54,7 @@ pub fn run(agent: &Arc<Agent>) {
     }
     calls::stop();
     allocated::stop();
+    agent.instrumentation.stop();
     agent.stop_sampling();
     agent.stop_looking();
     agent.stop_signals();
@@ -85,6 +91,9 @@ struct Writer<'a> {
     storm: Option<Storm>,
     calls: calls::Reader,
     allocated: allocated::Reader,
+    traced: traced_reader::Reader,
+    /// Ids on the wire of methods that rules take.
+    instrumented: HashMap<(ModuleId, MethodDef), u32>,
 }
 
 /// The other side is gone, or does not read.
@@ -106,6 +115,8 @@ impl<'a> Writer<'a> {
             storm: None,
             calls: calls::Reader::new(),
             allocated: allocated::Reader::default(),
+            traced: traced_reader::Reader::default(),
+            instrumented: HashMap::new(),
         }
     }
 
@@ -145,6 +156,7 @@ impl<'a> Writer<'a> {
                 self.flush_collectors()?;
                 self.flush_calls(false)?;
                 self.flush_allocated()?;
+                self.flush_traced()?;
                 let status = self.status();
                 self.put(Record::Status(status))?;
             }
@@ -176,9 +188,11 @@ impl<'a> Writer<'a> {
                         self.flush_collectors()?;
                         self.flush_calls(false)?;
                         self.flush_allocated()?;
+                        self.flush_traced()?;
                         self.drain()?;
                         self.put(Record::Flushed)?;
                     }
+                    Control::Instrument { rules, dry } => agent.instrumentation.apply(rules, dry),
                     Control::Stop => return Ok(ByeReason::Stopped),
                 }
             }
@@ -229,6 +243,7 @@ impl<'a> Writer<'a> {
         }
         self.start_ticks();
         self.start_looks();
+        self.start_instrumentation();
         if agent.exceptions_by_events() {
             match exception_events::start(agent) {
                 Ok(()) => self.storm = Some(Storm::new(clock::monotonic())),
@@ -275,6 +290,19 @@ impl<'a> Writer<'a> {
         match OwnThread::spawn("clrscope-heap", looks) {
             Ok(thread) => agent.keep_looker(thread),
             Err(error) => agent.log(LogLevel::Error, format!("no looks at the heap: {error}")),
+        }
+    }
+
+    /// Starts the thread that rewrites methods, where that is allowed.
+    fn start_instrumentation(&self) {
+        let agent = self.agent;
+        if agent.config.profiler(profilers::trace::SPEC.id).is_none() || instrumentation::manager().is_none() {
+            return;
+        }
+        let for_thread = Arc::clone(agent);
+        match OwnThread::spawn("clrscope-rejit", move || instrumentation::run(&for_thread)) {
+            Ok(thread) => agent.instrumentation.keep(thread),
+            Err(error) => agent.log(LogLevel::Error, format!("no methods are traced: {error}")),
         }
     }
 
@@ -334,6 +362,7 @@ impl<'a> Writer<'a> {
         self.agent.advance(Phase::Stopping);
         calls::stop();
         allocated::stop();
+        self.agent.instrumentation.stop();
         self.agent.stop_sampling();
         self.agent.stop_looking();
         self.agent.with_signals(SignalEngine::disarm);
@@ -349,6 +378,7 @@ impl<'a> Writer<'a> {
             self.flush_collectors()?;
             self.flush_calls(true)?;
             self.flush_allocated()?;
+            self.flush_traced()?;
             self.drain()?;
             let status = self.status();
             self.agent.stop_signals();
@@ -383,6 +413,7 @@ impl<'a> Writer<'a> {
         let mut records = Vec::new();
         self.calls.define(self.agent, &mut self.resolver, &mut records);
         self.put_all(&mut records)?;
+        self.define_instrumented()?;
         // Taken after the events: every stack that they name is there, or was written before.
         self.define_stacks()?;
         let mut events = std::mem::take(&mut self.events);
@@ -420,7 +451,10 @@ impl<'a> Writer<'a> {
             }
             Event::Work(work) => records.push(Record::RuntimeWork(work)),
             Event::FunctionFreed(function) => self.resolver.freed(function, &mut records),
-            Event::ModuleUnloaded(module) => self.resolver.unloaded(module, &mut records),
+            Event::ModuleUnloaded(module) => {
+                self.instrumented.retain(|(of, _), _| *of != module);
+                self.resolver.unloaded(module, &mut records);
+            }
             Event::Record(record) => records.push(record),
             Event::Log(level, message) => records.push(Record::Log { level, message }),
             Event::Sample(CallbackSample::Exception {
@@ -465,6 +499,7 @@ impl<'a> Writer<'a> {
 
     /// Writes what was called since the last time; in the end also what has not returned.
     fn flush_calls(&mut self, is_last: bool) -> Result<(), Gone> {
+        self.define_instrumented()?;
         let mut records = Vec::new();
         self.calls.begin();
         let mut next = Some(0);
@@ -488,6 +523,62 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    /// Writes what became of methods that rules take.
+    fn define_instrumented(&mut self) -> Result<(), Gone> {
+        let agent = self.agent;
+        // Asked first: what was applied has told its changes before.
+        let applied = agent.instrumentation.take_applied();
+        let mut records = Vec::new();
+        for change in agent.instrumentation.take_changes() {
+            let method = change.method;
+            let key = (method.module, method.method);
+            let id = match self.instrumented.get(&key) {
+                Some(known) => *known,
+                None => {
+                    let made = |resolver: &mut Resolver, records: &mut Vec<Record>| {
+                        resolver.method_def(&agent.runtime, method.module, method.method, records)
+                    };
+                    let there = || made(&mut self.resolver, &mut records);
+                    let Some(id) = agent.runtime.unloads().hold(method.module, there) else { continue };
+                    self.instrumented.insert(key, id);
+                    id
+                }
+            };
+            if let Some(slot) = method.slot.filter(|_| change.state == State::Requested) {
+                self.traced.begin(slot, method.rule);
+                self.calls.name_slot(slot, id);
+            }
+            let state = match change.state {
+                State::Possible => InstrumentState::Possible,
+                State::Requested => InstrumentState::Requested,
+                State::Original => InstrumentState::Original,
+                State::Refused(refusal) => InstrumentState::Refused(refusal.to_string()),
+            };
+            records.push(Record::Instrumented(Instrumented {
+                method: id,
+                rule: method.rule as u32,
+                slot: method.slot,
+                state,
+            }));
+            self.put_all(&mut records)?;
+        }
+        if applied { self.put(Record::Applied) } else { Ok(()) }
+    }
+
+    /// Writes what was called of instrumented methods since the last time.
+    fn flush_traced(&mut self) -> Result<(), Gone> {
+        self.define_instrumented()?;
+        let mut records = Vec::new();
+        self.traced.read(&mut records);
+        if let Some(rules) = self.agent.instrumentation.rules() {
+            let expired = self.traced.expired(&rules);
+            if !expired.is_empty() {
+                self.agent.instrumentation.expire(expired);
+            }
+        }
+        self.put_all(&mut records)
+    }
+
     fn status(&self) -> Status {
         let agent = self.agent;
         let mut dropped = vec![("events, queue full".to_owned(), agent.events.dropped())];
@@ -495,6 +586,8 @@ impl<'a> Writer<'a> {
         dropped.extend(self.dropped.iter().map(|(reason, count)| ((*reason).to_owned(), *count)));
         dropped.extend(self.calls.dropped().map(|(reason, count)| (reason.to_owned(), count)));
         dropped.extend(self.allocated.dropped().map(|(reason, count)| (reason.to_owned(), count)));
+        let (reason, count) = self.traced.dropped();
+        dropped.push((reason.to_owned(), count));
         let mut counters = agent.counters.list();
         counters.push(("events".to_owned(), agent.events.passed()));
         let mut memory = agent.held_memory()
@@ -502,7 +595,8 @@ impl<'a> Writer<'a> {
             + agent.heap.memory()
             + agent.survivors.memory()
             + self.calls.memory()
-            + self.allocated.memory();
+            + self.allocated.memory()
+            + self.traced.memory();
         agent.with_signals(|engine| {
             let (full, off_stack) = engine.dropped();
             dropped.push(("samples, ring full".to_owned(), full));

@@ -16,9 +16,10 @@ mod panics;
 mod recording;
 mod tasks;
 mod top;
+mod traced;
 
 use clap::{Parser, Subcommand};
-use commands::{checkup, completions, deadlocks, il, launch, leaks, man, profilers, ps, record, report};
+use commands::{checkup, completions, deadlocks, il, launch, leaks, man, profilers, ps, record, report, trace};
 use exit::Code;
 use std::process::ExitCode;
 
@@ -54,6 +55,7 @@ Examples:
   clrscope leaks 1234 --looks 4 --every 30s
   clrscope async MyApp
   clrscope deadlocks MyApp
+  clrscope trace MyApp 'MyApp.Orders.**' --for 10s
   clrscope il MyApp.dll --method Main
 ";
 
@@ -70,6 +72,7 @@ enum Command {
     Leaks(leaks::Args),
     Async(commands::tasks::Args),
     Deadlocks(deadlocks::Args),
+    Trace(trace::Args),
     Il(il::Args),
     Completions(completions::Args),
     Man(man::Args),
@@ -89,6 +92,7 @@ impl Command {
             Self::Leaks(args) => leaks::run(args),
             Self::Async(args) => commands::tasks::run(args),
             Self::Deadlocks(args) => deadlocks::run(args),
+            Self::Trace(args) => trace::run(args),
             Self::Il(args) => il::run(args),
             Self::Completions(args) => completions::run(args),
             Self::Man(args) => man::run(args),

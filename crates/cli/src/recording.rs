@@ -1,6 +1,11 @@
 //! What commands that record have in common: options, where the session goes, progress, the end, the summary.
 
-use crate::{agent::AgentArgs, commands::record::StopOnSignal, console::printable, duration};
+use crate::{
+    agent::AgentArgs,
+    commands::record::StopOnSignal,
+    console::{self, printable},
+    duration,
+};
 use anyhow::Context;
 use clap::{ValueEnum, builder::PossibleValue};
 use diagnostics::DotnetProcess;
@@ -87,6 +92,7 @@ pub fn take_looks(
         // It ends with the last look.
         duration: None,
         output: Some(file.path().to_owned()),
+        instrument: None,
         live: false,
         agent: agent.file(),
     };
@@ -143,6 +149,7 @@ impl RecordingArgs {
             engine: self.engine.0,
             duration,
             output,
+            instrument: None,
             live,
             agent: self.agent.file(),
         }
@@ -192,8 +199,25 @@ fn utc(unix: u64) -> String {
 /// # Errors
 /// Those of the recording.
 pub fn wait(recording: Recording, limit: Option<Duration>, quiet: bool) -> Result<Summary, RecordError> {
+    wait_and_say(recording, limit, quiet, |_| None)
+}
+
+/// As [`wait`], and writes what `news` makes of the progress to standard error, above the line that shows it.
+///
+/// # Errors
+/// Those of the recording.
+pub fn wait_and_say(
+    recording: Recording,
+    limit: Option<Duration>,
+    quiet: bool,
+    mut news: impl FnMut(&Progress) -> Option<String>,
+) -> Result<Summary, RecordError> {
     let mut line = ProgressLine::new(quiet, limit);
     while !recording.is_finished() {
+        if let Some(news) = news(&recording.progress()) {
+            line.clear();
+            console::say(&news);
+        }
         line.show(|| recording.progress());
         std::thread::sleep(POLL);
     }

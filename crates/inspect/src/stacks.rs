@@ -74,6 +74,7 @@ impl Stacks {
             engine: EngineChoice::Auto,
             duration: Some(limit),
             output: None,
+            instrument: None,
             live: true,
             agent,
         };

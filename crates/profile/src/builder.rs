@@ -6,7 +6,7 @@ use session::{
 };
 
 use crate::{
-    Allocations, Counter, Exceptions, Jit, Loads, Locks, Pool, Profile, Series, SeriesKind, Tables, Threads, Unload,
+    Allocations, Counter, Exceptions, Jit, Loads, Locks, Pool, Profile, Series, SeriesKind, Tables, Threads, Traced, Unload,
     series::Row,
 };
 
@@ -121,6 +121,16 @@ impl ProfileBuilder {
                 };
                 if inside(batch.time) {
                     series.add_calls(batch);
+                }
+            }
+            SessionRecord::Instrumented(method) => {
+                see(method.time);
+                profile.traced.add_method(method);
+            }
+            SessionRecord::Traced(calls) => {
+                see(calls.time);
+                if inside(calls.time) {
+                    profile.traced.add_calls(calls);
                 }
             }
             SessionRecord::Compilations(batch) => {
@@ -243,6 +253,7 @@ impl ProfileBuilder {
             // Never singly: there are too many of them.
             calls: Series::new(SeriesKind::Calls, start, false),
             transitions: Series::new(SeriesKind::Transitions, start, false),
+            traced: Traced::default(),
             jit: Jit::new(start, self.options.keep_samples),
             loads: Loads::new(start, self.options.keep_samples),
             counters: Vec::new(),
@@ -284,6 +295,8 @@ impl ProfileBuilder {
             profile.pool = Pool::new(latest, self.options.keep_samples);
             profile.calls = Series::new(SeriesKind::Calls, latest, false);
             profile.transitions = Series::new(SeriesKind::Transitions, latest, false);
+            profile.traced = std::mem::take(&mut old.traced);
+            profile.traced.forget_calls();
             profile.jit = Jit::new(latest, self.options.keep_samples);
             profile.loads = Loads::new(latest, self.options.keep_samples);
             profile.counters = std::mem::take(&mut old.counters);

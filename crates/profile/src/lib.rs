@@ -27,6 +27,7 @@ mod survivors;
 mod tables;
 mod threads;
 mod timeline;
+mod traced;
 mod tree;
 
 pub use allocations::*;
@@ -50,4 +51,5 @@ pub use survivors::*;
 pub use tables::*;
 pub use threads::*;
 pub use timeline::*;
+pub use traced::*;
 pub use tree::*;

@@ -5,7 +5,7 @@ use session::{
 };
 
 use crate::{
-    Allocations, CallTree, Counter, Estimate, Exceptions, Jit, Loads, Locks, Pool, Series, SeriesKind, Tables, Threads,
+    Allocations, CallTree, Counter, Estimate, Exceptions, Jit, Loads, Locks, Pool, Series, SeriesKind, Tables, Threads, Traced,
     Totals, TreeOptions,
 };
 
@@ -34,6 +34,8 @@ pub struct Profile {
     pub calls: Series,
     /// Calls between managed and native code: a sample is a call.
     pub transitions: Series,
+    /// Calls of instrumented methods.
+    pub traced: Traced,
     /// Compiled methods.
     pub jit: Jit,
     /// Loaded assemblies and types.

@@ -125,6 +125,12 @@ pub enum RecordError {
         after the other"
     )]
     NotTogether(&'static str, &'static str),
+    /// The profiler `trace` was asked for without saying what to trace.
+    #[error("the profiler trace has to be told which methods: clrscope trace <PID> '<pattern>'")]
+    NoRules,
+    /// What was asked for does not fit into one message to the agent.
+    #[error("the rules are too large: at most {MOST} bytes can be sent; use fewer or wider patterns", MOST = wire::frame::MAX_FRAME)]
+    RulesTooLarge,
     /// A system call failed where it should not.
     #[error("{what}: {source}")]
     Io {
@@ -142,7 +148,7 @@ impl RecordError {
     /// The exit code that the command line gives for it; docs/cli.md lists them.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::NeedsLaunch { .. } | Self::NotTogether(..) => 2,
+            Self::NeedsLaunch { .. } | Self::NotTogether(..) | Self::NoRules | Self::RulesTooLarge => 2,
             Self::Port(_)
             | Self::MainSlotTaken { .. }
             | Self::NeedsMainSlot { .. }

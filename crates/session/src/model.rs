@@ -172,6 +172,10 @@ pub enum SessionRecord {
     },
     /// Objects that a thread has allocated.
     AllocatedObjects(AllocatedObjects),
+    /// What has become of a method that a rule takes.
+    Instrumented(InstrumentedMethod),
+    /// Calls of instrumented methods.
+    Traced(TracedCalls),
 }
 
 /// What survived one collection, and what held the young ones among it.
@@ -640,6 +644,64 @@ pub struct CallBatch {
     pub count: Vec<u64>,
     /// Nanoseconds in the leaf and in nothing that it called of what is counted.
     pub own: Vec<u64>,
+}
+
+/// A method that a rule takes, and what has become of it. What comes later replaces what came before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstrumentedMethod {
+    /// When it was told.
+    pub time: Nanos,
+    /// The method.
+    pub function: FunctionId,
+    /// Name of the rule.
+    pub rule: String,
+    /// What [`TracedMethod`] calls it; `None` if it has no number because it was refused.
+    pub slot: Option<u32>,
+    /// How far it is.
+    pub state: InstrumentState,
+}
+
+/// How far a method is that a rule takes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum InstrumentState {
+    /// It could be instrumented: a dry run.
+    Possible,
+    /// It is instrumented from its next call on.
+    Requested,
+    /// It has its original body again.
+    Original,
+    /// It is left alone, and why.
+    Refused(String),
+}
+
+/// Calls of instrumented methods since the record before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TracedCalls {
+    /// When they were read.
+    pub time: Nanos,
+    /// How many ticks are a second.
+    pub ticks_per_second: u64,
+    /// Those that were called.
+    pub methods: Vec<TracedMethod>,
+}
+
+/// Calls of one method, of all threads together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TracedMethod {
+    /// As in [`InstrumentedMethod::slot`].
+    pub slot: u32,
+    /// Calls that have begun.
+    pub calls: u64,
+    /// Timed calls that have ended.
+    pub timed: u64,
+    /// Those of them that ended by an exception.
+    pub failed: u64,
+    /// Ticks that they took together.
+    pub ticks: u64,
+    /// Ticks that the longest took.
+    pub longest: u64,
+    /// How many of them fell into which bucket of ticks: one each below 16, then 16 for each doubling.
+    pub buckets: Vec<(u16, u64)>,
 }
 
 /// Something that the process counts about itself.

@@ -103,6 +103,7 @@ impl Sink for LiveSink {
             | SessionRecord::Gc(_)
             | SessionRecord::Pause(_)
             | SessionRecord::Survivors(_)
+            | SessionRecord::Traced(_)
             | SessionRecord::Observer(_) => match sender.try_send(record.clone()) {
                 Ok(()) => false,
                 Err(TrySendError::Full(_)) => {

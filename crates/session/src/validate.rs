@@ -193,7 +193,9 @@ impl Validator {
                     self.stack(stack)
                 })
             }
+            SessionRecord::Instrumented(method) => self.function(method.function),
             SessionRecord::PoolEvent(_)
+            | SessionRecord::Traced(_)
             | SessionRecord::Gc(_)
             | SessionRecord::Precompiled(_)
             | SessionRecord::AssemblyUnload { .. }

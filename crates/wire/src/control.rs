@@ -17,6 +17,14 @@ pub enum Control {
         /// Addresses in front of what looks like a return address.
         guessed: Vec<u64>,
     },
+    /// Instrument what these rules take: each method is answered by a [`crate::Record::Instrumented`], all of them by
+    /// [`crate::Record::Applied`]. Sent once, to agents with the profiler `trace` only.
+    Instrument {
+        /// The rules.
+        rules: rules::RuleSet,
+        /// Only say what would happen.
+        dry: bool,
+    },
     /// Answer with [`crate::Record::Status`].
     Status,
     /// Write everything collected so far, then [`crate::Record::Flushed`].

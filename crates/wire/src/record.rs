@@ -138,6 +138,68 @@ pub enum Record {
     },
     /// What a thread has allocated since the last such record of it, every object counted.
     AllocatedObjects(AllocatedObjects),
+    /// What has become of a method that a rule takes.
+    Instrumented(Instrumented),
+    /// Rules have been applied to all modules that there were.
+    Applied,
+    /// Calls of instrumented methods since the last such record.
+    Traced(Traced),
+}
+
+/// What has become of a method that a rule takes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Instrumented {
+    /// The method.
+    pub method: u32,
+    /// Place of the rule in the set.
+    pub rule: u32,
+    /// What [`TracedMethod`] calls it; `None` if it has no number because it was refused.
+    pub slot: Option<u32>,
+    /// How far it is.
+    pub state: InstrumentState,
+}
+
+/// How far a method is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum InstrumentState {
+    /// It could be instrumented: a dry run.
+    Possible,
+    /// It is instrumented from its next call on.
+    Requested,
+    /// It has its original body again.
+    Original,
+    /// It is left alone, and why.
+    Refused(String),
+}
+
+/// Calls of instrumented methods.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traced {
+    /// When they were read.
+    pub time: Nanos,
+    /// How many ticks are a second.
+    pub ticks_per_second: u64,
+    /// Those that were called.
+    pub methods: Vec<TracedMethod>,
+}
+
+/// Calls of one method, of all threads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TracedMethod {
+    /// As in [`Instrumented::slot`].
+    pub slot: u32,
+    /// Calls that have begun.
+    pub calls: u64,
+    /// Timed calls that have ended.
+    pub timed: u64,
+    /// Those of them that ended by an exception.
+    pub failed: u64,
+    /// Ticks that they took together.
+    pub ticks: u64,
+    /// Ticks that the longest took.
+    pub longest: u64,
+    /// How many of them fell into which bucket of ticks: one each below 16, then 16 for each doubling.
+    pub buckets: Vec<(u16, u64)>,
 }
 
 /// A collection whose survivors were told.

@@ -36,8 +36,8 @@ use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use tree::Tree;
-use wire::{CallKind, LogLevel, SessionConfig};
+use tree::{Tree, TreeKind};
+use wire::{LogLevel, SessionConfig};
 
 /// Most trees at a time.
 const MOST_TREES: usize = 4096;
@@ -56,6 +56,7 @@ static WITHOUT_TREE: AtomicU64 = AtomicU64::new(0);
 thread_local! {
     // Without destructors: those would keep the library mapped after a detach.
     static CROSSINGS: Cell<*const Tree> = const { Cell::new(null()) };
+    static TRACED: Cell<*const Tree> = const { Cell::new(null()) };
     /// The function that an exception is leaving.
     static UNWINDING: Cell<FunctionId> = const { Cell::new(FunctionId(0)) };
 }
@@ -123,7 +124,7 @@ pub fn unloaded(module: ModuleId) {
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 extern "C" fn enter(key: u64, sp: u64) {
     // SAFETY: it is this thread's own place.
-    if let Some(tree) = unsafe { tree_at(arch::place_of_tree(), CallKind::Methods) } {
+    if let Some(tree) = unsafe { tree_at(arch::place_of_tree(), TreeKind::Hooked) } {
         tree.enter(key, sp, arch::ticks());
     }
 }
@@ -132,7 +133,7 @@ extern "C" fn enter(key: u64, sp: u64) {
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 extern "C" fn leave(_key: u64, sp: u64) {
     // SAFETY: it is this thread's own place.
-    if let Some(tree) = unsafe { tree_at(arch::place_of_tree(), CallKind::Methods) } {
+    if let Some(tree) = unsafe { tree_at(arch::place_of_tree(), TreeKind::Hooked) } {
         tree.leave(sp, arch::ticks());
     }
 }
@@ -150,7 +151,7 @@ pub fn unwound() {
     let number = METHODS.get().and_then(|methods| methods.hooked(function.non_null()?));
     let Some(number) = number.filter(|_| HOOKS_ON.load(Relaxed)) else { return };
     // SAFETY: it is this thread's own place.
-    if let Some(tree) = unsafe { tree_at(arch::place_of_tree(), CallKind::Methods) } {
+    if let Some(tree) = unsafe { tree_at(arch::place_of_tree(), TreeKind::Hooked) } {
         tree.unwind_key(key_of(number), arch::ticks());
     }
 }
@@ -163,7 +164,7 @@ pub fn crossed(function: Option<FunctionId>, to_managed: bool, calls: bool) {
     let here = 0_u8;
     let place = CROSSINGS.try_with(Cell::as_ptr).unwrap_or(null_mut());
     // SAFETY: it is this thread's own place, or null.
-    let Some(tree) = (unsafe { tree_at(place, CallKind::Transitions) }) else { return };
+    let Some(tree) = (unsafe { tree_at(place, TreeKind::Crossings) }) else { return };
     // What is called lies on the side that is gone to; what is returned from on the other.
     let key = key_of_crossed(function, to_managed == calls);
     if calls {
@@ -174,6 +175,25 @@ pub fn crossed(function: Option<FunctionId>, to_managed: bool, calls: bool) {
     } else {
         tree.leave_key(key, now);
     }
+}
+
+/// Does something with this thread's tree of rewritten methods. Not in code that may hold a lock: the tree is made if need be.
+pub fn with_traced(then: impl FnOnce(&Tree)) {
+    let place = TRACED.try_with(Cell::as_ptr).unwrap_or(null_mut());
+    // SAFETY: it is this thread's own place, or null.
+    if let Some(tree) = unsafe { tree_at(place, TreeKind::Traced) } {
+        then(tree);
+    }
+}
+
+/// Now, in the ticks that trees count.
+pub fn ticks() -> u64 {
+    arch::ticks()
+}
+
+/// What trees know a rewritten method by.
+pub fn key_of_slot(slot: u32) -> u64 {
+    key_of(slot.saturating_add(1))
 }
 
 /// A function, and whether native code has called it. Ids are addresses of structures, so their lowest bits are free.
@@ -191,7 +211,7 @@ fn crossed_of_key(key: u64) -> (Option<FunctionId>, bool) {
 ///
 /// # Safety
 /// The place is null, or this thread's own one for trees of this kind.
-unsafe fn tree_at(place: *mut *const Tree, kind: CallKind) -> Option<&'static Tree> {
+unsafe fn tree_at(place: *mut *const Tree, kind: TreeKind) -> Option<&'static Tree> {
     if place.is_null() {
         return None;
     }
@@ -206,7 +226,7 @@ unsafe fn tree_at(place: *mut *const Tree, kind: CallKind) -> Option<&'static Tr
     unsafe { tree.as_ref() }
 }
 
-fn new_tree(kind: CallKind) -> *const Tree {
+fn new_tree(kind: TreeKind) -> *const Tree {
     let free = |slot: &&AtomicPtr<Tree>| slot.load(Relaxed).is_null();
     // There are more slots than threads of most programs: no use in making one that has no place.
     let reserved = TREES.iter().any(|slot| free(&slot)).then(Tree::reserve).flatten();

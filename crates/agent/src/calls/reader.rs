@@ -1,6 +1,6 @@
 //! Reads the trees, and tells what has been added to them.
 
-use super::tree::Tree;
+use super::tree::{Tree, TreeKind};
 use super::{METHODS, WITHOUT_TREE, arch, crossed_of_key, give_back, next_tree};
 use crate::agent::Agent;
 use crate::os::{clock, threads};
@@ -16,8 +16,12 @@ const MOST_NODES: usize = 8192;
 pub struct Reader {
     /// Of each node of each tree: calls, and time in ticks.
     told: HashMap<u32, Vec<(u64, u64)>>,
+    /// What was counted before this began: trees outlive sessions.
+    before: HashMap<u32, Vec<(u64, u64)>>,
     /// Ids on the wire of the methods with hooks, by their numbers from 1.
     methods: Vec<u32>,
+    /// Those of methods that were rewritten, by slot.
+    traced: HashMap<u32, u32>,
     /// When this began, and when it last began to read, in ticks and in nanoseconds.
     begun: (u64, u64),
     now: (u64, u64),
@@ -31,7 +35,22 @@ impl Reader {
     /// Nothing was told yet.
     pub fn new() -> Self {
         let begun = (arch::ticks(), clock::monotonic());
-        Self { told: HashMap::new(), methods: Vec::new(), begun, now: begun, gone: (0, 0), dropped: (0, 0), memory: 0 }
+        let trees = std::iter::successors(next_tree(0), |(place, ..)| next_tree(place + 1));
+        let counted = |tree: &Tree| {
+            let nodes = tree.nodes().iter();
+            nodes.map(|node| (node.count.load(Relaxed), node.own.load(Relaxed))).collect()
+        };
+        Self {
+            told: HashMap::new(),
+            before: trees.map(|(_, _, tree)| (tree.number(), counted(tree))).collect(),
+            methods: Vec::new(),
+            traced: HashMap::new(),
+            begun,
+            now: begun,
+            gone: (0, 0),
+            dropped: (0, 0),
+            memory: 0,
+        }
     }
 
     /// What is not in the trees, by reason.
@@ -48,6 +67,11 @@ impl Reader {
     /// About how many bytes all of it holds.
     pub fn memory(&self) -> usize {
         self.memory
+    }
+
+    /// A method with this slot has this id on the wire.
+    pub fn name_slot(&mut self, slot: u32, method: u32) {
+        self.traced.insert(slot, method);
     }
 
     /// Names the methods that have got hooks.
@@ -88,11 +112,15 @@ impl Reader {
         let mut nodes = Vec::with_capacity(grown.len());
         for Grown { node, parent, key, count, ticks } in grown {
             let (method, from_native) = match tree.kind() {
-                CallKind::Methods => {
+                TreeKind::Hooked => {
                     let index = ((key >> 2) as usize).checked_sub(1);
                     (index.and_then(|index| self.methods.get(index)).copied(), false)
                 }
-                CallKind::Transitions => {
+                TreeKind::Traced => {
+                    let slot = ((key >> 2) as u32).checked_sub(1);
+                    (slot.and_then(|slot| self.traced.get(&slot)).copied(), false)
+                }
+                TreeKind::Crossings => {
                     let (function, from_native) = crossed_of_key(key);
                     let id = |function| resolver.method(&agent.runtime, &agent.counters, function, out);
                     (function.map(id), from_native)
@@ -101,7 +129,11 @@ impl Reader {
             let own = (ticks as f64 * rate) as u64;
             nodes.push(CallNode { node, parent, method, from_native, count, own });
         }
-        let (kind, number, os_tid) = (tree.kind(), tree.number(), tree.os_tid());
+        let kind = match tree.kind() {
+            TreeKind::Hooked | TreeKind::Traced => CallKind::Methods,
+            TreeKind::Crossings => CallKind::Transitions,
+        };
+        let (number, os_tid) = (tree.number(), tree.os_tid());
         let record = |nodes: &[CallNode], ended| {
             Record::Calls(Calls { kind, tree: number, os_tid, time, nodes: nodes.to_vec(), ended })
         };
@@ -109,6 +141,7 @@ impl Reader {
         if ended {
             out.push(record(&[], true));
             self.told.remove(&number);
+            self.before.remove(&number);
             self.gone = (self.gone.0 + too_deep, self.gone.1 + no_room);
             // SAFETY: the thread is gone, and this is the one reader.
             unsafe { give_back(slot) };
@@ -119,6 +152,7 @@ impl Reader {
     /// What was added to a tree. With a time, that which runs gets its time up to then.
     fn grown(&mut self, tree: &Tree, until: Option<u64>) -> Vec<Grown> {
         let told = self.told.entry(tree.number()).or_default();
+        let before = self.before.get(&tree.number()).map(Vec::as_slice).unwrap_or_default();
         let running = until.map(|until| {
             let (node, since) = tree.running();
             (node, until.saturating_sub(since))
@@ -127,7 +161,7 @@ impl Reader {
         for (index, node) in tree.nodes().iter().enumerate() {
             let is_new = index >= told.len();
             if is_new {
-                told.push((0, 0));
+                told.push(before.get(index).copied().unwrap_or_default());
             }
             let (count, mut ticks) = (node.count.load(Relaxed), node.own.load(Relaxed));
             if let Some((_, more)) = running.filter(|(running, _)| *running == index) {

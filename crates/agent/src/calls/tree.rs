@@ -11,7 +11,6 @@ use std::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use wire::CallKind;
 
 /// Most calls within each other that are kept.
 pub const MOST_DEEP: usize = 16_384;
@@ -23,6 +22,18 @@ const MOST_IN_ALL: u32 = 1 << 20;
 const SLOTS: usize = MOST_NODES * 2;
 /// Children that a node remembers by itself.
 pub const REMEMBERED: usize = 8;
+
+/// Which calls a tree is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum TreeKind {
+    /// Of methods with hooks.
+    Hooked,
+    /// Between managed and native code.
+    Crossings,
+    /// Of methods that were rewritten.
+    Traced,
+}
 
 /// Nodes of all trees.
 static IN_ALL: AtomicU32 = AtomicU32::new(0);
@@ -100,8 +111,8 @@ impl Tree {
     }
 
     /// Makes it the empty tree of a thread.
-    pub fn init(&self, kind: CallKind, os_tid: u32, number: u32, now: u64) {
-        self.kind.store(u32::from(kind == CallKind::Transitions), Relaxed);
+    pub fn init(&self, kind: TreeKind, os_tid: u32, number: u32, now: u64) {
+        self.kind.store(kind as u32, Relaxed);
         self.os_tid.store(os_tid, Relaxed);
         self.number.store(number, Relaxed);
         self.last.store(now, Relaxed);
@@ -115,8 +126,12 @@ impl Tree {
     }
 
     /// Which calls it is of.
-    pub fn kind(&self) -> CallKind {
-        if self.kind.load(Relaxed) == 0 { CallKind::Methods } else { CallKind::Transitions }
+    pub fn kind(&self) -> TreeKind {
+        match self.kind.load(Relaxed) {
+            0 => TreeKind::Hooked,
+            1 => TreeKind::Crossings,
+            _ => TreeKind::Traced,
+        }
     }
 
     /// Whose it is.
@@ -185,6 +200,11 @@ impl Tree {
     /// The same for one that is called from the other side: of those with a key for which `may_leave` holds only.
     pub fn cross(&self, key: u64, sp: u64, now: u64, may_leave: impl Fn(u64) -> bool) {
         self.enter_if(key, sp, now, |frame| frame.sp.load(Relaxed) <= sp && may_leave(self.key_of(frame)));
+    }
+
+    /// The same for one that tells also when an exception leaves it, so that no frame is left unnoticed.
+    pub fn enter_told(&self, key: u64, now: u64) {
+        self.enter_if(key, 0, now, |_| false);
     }
 
     fn enter_if(&self, key: u64, sp: u64, now: u64, is_left: impl Fn(&Frame) -> bool) {
@@ -315,7 +335,7 @@ mod tests {
 
     fn tree() -> Zeroed<Tree> {
         let tree = Tree::reserve().unwrap();
-        tree.init(CallKind::Methods, 1, 1, 100);
+        tree.init(TreeKind::Hooked, 1, 1, 100);
         tree
     }
 

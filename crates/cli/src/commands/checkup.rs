@@ -262,6 +262,7 @@ fn options(args: &Args, duration: Duration, path: &Path) -> anyhow::Result<Recor
         engine: EngineChoice::Auto,
         duration: Some(duration),
         output: Some(path.to_owned()),
+        instrument: None,
         live: false,
         agent: args.agent.file(),
     })

@@ -14,3 +14,4 @@ pub mod record;
 pub mod report;
 pub mod tasks;
 pub mod top;
+pub mod trace;

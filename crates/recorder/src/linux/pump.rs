@@ -20,9 +20,9 @@ use nettrace::{
 };
 use rustix::time::{ClockId, clock_gettime};
 use session::{
-    CounterDef, CounterId, CounterKind, EndReason, ExceptionSample, HeapEnd, LiveSink, ObserverStatus, PoolChange,
+    CounterDef, CounterId, CounterKind, EndReason, ExceptionSample, HeapEnd, InstrumentState, InstrumentedMethod, LiveSink, ObserverStatus, PoolChange,
     PoolEvent, PrecompiledCount, SampleBatch, SessionEnd, SessionError, SessionInfo, SessionRecord, SessionWriter,
-    Sink, StackId, Tee, ThreadId, ThreadLook, ThreadSeen, ThreadState,
+    Sink, StackId, Tee, ThreadId, ThreadLook, ThreadSeen, ThreadState, TracedCalls, TracedMethod,
 };
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -116,6 +116,10 @@ pub(super) struct Sources {
     pub duration: Option<Duration>,
     /// How many looks at the heap end the recording, if it is for them only.
     pub last_look: Option<u32>,
+    /// Names of the rules by which methods are instrumented, if any are.
+    pub rules: Option<Vec<String>>,
+    /// Whether that is only told, and ends the recording.
+    pub dry: bool,
     pub stop: StopHandle,
     pub progress: Arc<Mutex<Progress>>,
     /// Where the exit code of the process will stand, if it is the command that we launched.
@@ -196,6 +200,10 @@ pub(super) struct Pump {
     bye: Option<ByeReason>,
     closed: bool,
     timings: Timings,
+    /// When the rules had been applied.
+    applied: Option<Instant>,
+    /// Methods that were instrumented so far.
+    instrumented: u64,
 }
 
 impl Pump {
@@ -237,6 +245,8 @@ impl Pump {
             bye: None,
             closed: false,
             timings: Timings { attach_to_initialize, ..Timings::default() },
+            applied: None,
+            instrumented: 0,
         }
     }
 
@@ -258,7 +268,13 @@ impl Pump {
             if self.looks_are_over() {
                 break;
             }
-            if self.sources.stop.is_stopped() || self.sources.duration.is_some_and(|limit| started.elapsed() >= limit) {
+            // Where methods are instrumented, time counts from when they are.
+            let begun = if self.sources.rules.is_some() { self.applied } else { Some(started) };
+            let is_over = |limit| begun.is_some_and(|begun| begun.elapsed() >= limit);
+            if self.sources.stop.is_stopped() || self.sources.duration.is_some_and(is_over) {
+                break;
+            }
+            if self.sources.dry && self.applied.is_some() {
                 break;
             }
             self.step();
@@ -559,6 +575,13 @@ impl Pump {
                 self.count("exceptions", total);
             }
             Record::Calls(calls) => self.calls(&calls),
+            Record::Instrumented(method) => self.instrumented(method),
+            Record::Applied => {
+                self.applied = Some(Instant::now());
+                let methods = self.instrumented;
+                self.stage(&format!("tracing {methods} method{}", if methods == 1 { "" } else { "s" }));
+            }
+            Record::Traced(calls) => self.traced(calls),
             Record::AllocatedObjects(allocated) => self.allocated(allocated),
             Record::RuntimeWork(work) => self.runtime_work(work),
             Record::SampleRing(layout) => {
@@ -708,12 +731,48 @@ impl Pump {
         let thread = self.definitions.thread_or_ended(os_tid, || target.thread_name(os_tid));
         let Some(batch) = self.call_trees.grown(&self.frames, &mut self.definitions, calls, thread) else { return };
         let profiler = match calls.kind {
-            CallKind::Methods => "calls",
-            CallKind::Transitions => "transitions",
+            // The tree of calls that are counted by themselves.
+            CallKind::Methods if self.runs("trace") => None,
+            CallKind::Methods => Some("calls"),
+            CallKind::Transitions => Some("transitions"),
         };
-        self.count(profiler, batch.count.iter().sum());
+        if let Some(profiler) = profiler {
+            self.count(profiler, batch.count.iter().sum());
+        }
         self.write_definitions();
         self.write(&SessionRecord::Calls(batch));
+    }
+
+    fn instrumented(&mut self, method: wire::Instrumented) {
+        let Some(function) = self.frames.function_of(method.method) else { return };
+        let rules = self.sources.rules.as_deref().unwrap_or_default();
+        let rule = rules.get(method.rule as usize).cloned().unwrap_or_default();
+        let state = match method.state {
+            wire::InstrumentState::Possible => InstrumentState::Possible,
+            wire::InstrumentState::Requested => InstrumentState::Requested,
+            wire::InstrumentState::Original => InstrumentState::Original,
+            wire::InstrumentState::Refused(reason) => InstrumentState::Refused(reason),
+        };
+        self.instrumented += u64::from(state == InstrumentState::Requested);
+        self.write_definitions();
+        let slot = method.slot;
+        self.write(&SessionRecord::Instrumented(InstrumentedMethod { time: now(), function, rule, slot, state }));
+    }
+
+    fn traced(&mut self, calls: wire::Traced) {
+        self.count("trace", calls.methods.iter().map(|method| method.calls).sum());
+        let methods = calls.methods.into_iter();
+        let methods = methods.map(|method| TracedMethod {
+            slot: method.slot,
+            calls: method.calls,
+            timed: method.timed,
+            failed: method.failed,
+            ticks: method.ticks,
+            longest: method.longest,
+            buckets: method.buckets,
+        });
+        let (time, ticks_per_second) = (calls.time, calls.ticks_per_second);
+        self.write(&SessionRecord::Traced(TracedCalls { time, ticks_per_second, methods: methods.collect() }));
     }
 
     fn allocated(&mut self, allocated: AllocatedObjects) {

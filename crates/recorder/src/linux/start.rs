@@ -19,7 +19,7 @@ use std::{
     sync::{Arc, Mutex, OnceLock},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-use wire::{CpuEngine, ProfilerConfig, SessionConfig};
+use wire::{Control, CpuEngine, ProfilerConfig, SessionConfig, frame::FrameError};
 
 /// Records that may wait for a live view.
 const LIVE_QUEUE: usize = 16 << 10;
@@ -142,6 +142,9 @@ fn both_arguments(first: &str, second: &str) -> String {
 /// Refuses profilers that cannot be in one recording.
 pub(super) fn check_together(options: &RecordOptions) -> Result<(), RecordError> {
     let runs = |id: &str| options.profilers.iter().any(|selection| selection.spec.id == id);
+    if runs(profilers::trace::SPEC.id) && options.instrument.is_none() {
+        return Err(RecordError::NoRules);
+    }
     let survivors = profilers::survivors::SPEC.id;
     // Both would have the runtime tell of the same collections.
     let looks = [profilers::heap::SPEC.id, profilers::r#async::SPEC.id].into_iter().find(|looks| runs(looks));
@@ -162,6 +165,11 @@ fn last_look(options: &RecordOptions) -> Option<u32> {
     }
     let ends = options.duration.is_none() && only(&["async", "cpu", "wall"]);
     if ends { looks("async") } else { None }
+}
+
+/// Names of rules by their places.
+fn rule_names(rules: &rules::RuleSet) -> Vec<String> {
+    rules.rules().iter().map(|rule| rule.name.clone()).collect()
 }
 
 /// The engine that a launch asks the agent for: the choice is made before there is a process.
@@ -232,7 +240,14 @@ pub(super) struct Start {
 
 impl Start {
     /// Opens the session file and the EventPipe session.
-    pub fn pump(self, options: &RecordOptions) -> Result<Pump, RecordError> {
+    pub fn pump(mut self, options: &RecordOptions) -> Result<Pump, RecordError> {
+        if let Some(instrument) = &options.instrument {
+            let message = Control::Instrument { rules: instrument.rules.clone(), dry: instrument.dry };
+            // An agent that is gone shows up as such in the first round.
+            if let Err(FrameError::TooLarge(_)) = self.link.send(&message) {
+                return Err(RecordError::RulesTooLarge);
+            }
+        }
         let path = self.output.as_ref().map(|output| output.path.clone());
         let writer = self.output.map(OutputFile::writer).transpose()?;
         let out: Out = Tee(writer, self.live);
@@ -278,6 +293,7 @@ impl Start {
                         "survivors" => "runtime callbacks of the program's own collections".to_owned(),
                         "calls" => "enter and leave hooks, every call".to_owned(),
                         "transitions" => "runtime callbacks, every call".to_owned(),
+                        "trace" => "rewritten methods, every call".to_owned(),
                         _ => "EventPipe".to_owned(),
                     },
                     rate_hz: match selection.spec.id {
@@ -299,6 +315,8 @@ impl Start {
             out,
             duration: options.duration,
             last_look: last_look(options),
+            rules: options.instrument.as_ref().map(|instrument| rule_names(&instrument.rules)),
+            dry: options.instrument.as_ref().is_some_and(|instrument| instrument.dry),
             stop: self.stop,
             progress: self.progress,
             exit_code: self.exit_code,
@@ -323,6 +341,7 @@ mod tests {
             engine: EngineChoice::Auto,
             duration: duration.map(Duration::from_secs),
             output: None,
+            instrument: None,
             live: false,
             agent: AgentFile::Embedded(&[]),
         };

@@ -27,6 +27,7 @@ pub fn options(engine: EngineChoice, rate_hz: u32, duration: Duration, output: O
         engine,
         duration: Some(duration),
         output: output.map(Path::to_owned),
+        instrument: None,
         live: false,
         agent: AgentFile::Path(Arc::new(agent())),
     }

@@ -1,0 +1,201 @@
+//! Instrumentation in a session: rules come in, methods are rewritten on a thread of its own, and what becomes of them goes out.
+
+use crate::agent::Agent;
+use crate::os::clock;
+use crate::os::threads::OwnThread;
+use crate::traced;
+use corprof::ids::ModuleId;
+use corprof::info::ProfilerInfo;
+use instrument::{Change, Manager, State};
+use rules::RuleSet;
+use std::collections::VecDeque;
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Acquire, Release, SeqCst},
+};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+use wire::Nanos;
+
+/// How long the load of a module waits at most for its methods to be rewritten, before any of them is called.
+const LOAD_LIMIT: Nanos = 250_000_000;
+/// How often it is looked for bodies that could not be compiled.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Knows what is rewritten. There is one for the life of the process, as rewritten methods may outlive a session that was cut.
+static MANAGER: OnceLock<Manager> = OnceLock::new();
+
+/// The one manager of this process, once there was a session that may rewrite.
+pub fn manager() -> Option<&'static Manager> {
+    MANAGER.get()
+}
+
+/// A runtime that has accepted to rewrite methods.
+pub fn allow(info: &ProfilerInfo) {
+    MANAGER.get_or_init(|| Manager::new(info.clone(), traced::probes()));
+}
+
+#[derive(Debug)]
+enum Job {
+    /// To all modules that there are, and to those that come, unless it is only to be told what would happen.
+    Apply { rules: Arc<RuleSet>, dry: bool },
+    /// A module was loaded.
+    Module(ModuleId),
+    /// Rules end: places in the set.
+    Expire(Vec<usize>),
+}
+
+/// What a session has rewritten.
+#[derive(Debug, Default)]
+pub struct Instrumentation {
+    jobs: Mutex<VecDeque<Job>>,
+    wake: Condvar,
+    /// Jobs that were handed over, and those that are done.
+    given: AtomicU64,
+    done: AtomicU64,
+    /// Rules for modules that come.
+    rules: Mutex<Option<Arc<RuleSet>>>,
+    changes: Mutex<Vec<Change>>,
+    /// Whether the rules have been applied to all modules that there were.
+    applied: AtomicBool,
+    worker: Mutex<Option<OwnThread>>,
+}
+
+impl Instrumentation {
+    /// Applies rules.
+    pub fn apply(&self, rules: RuleSet, dry: bool) {
+        let rules = Arc::new(rules);
+        if !dry {
+            *lock(&self.rules) = Some(Arc::clone(&rules));
+            traced::switch(true);
+        }
+        self.give(Job::Apply { rules, dry });
+    }
+
+    /// Ends rules: their methods get their original bodies back.
+    pub fn expire(&self, rules: Vec<usize>) {
+        self.give(Job::Expire(rules));
+    }
+
+    /// The rules, once there are some that are applied.
+    pub fn rules(&self) -> Option<Arc<RuleSet>> {
+        lock(&self.rules).clone()
+    }
+
+    /// A module was loaded. Its load waits a moment until its methods are rewritten.
+    pub fn module_loaded(&self, module: ModuleId) {
+        if lock(&self.rules).is_none() {
+            return;
+        }
+        let number = self.give(Job::Module(module));
+        let deadline = clock::monotonic() + LOAD_LIMIT;
+        while self.done.load(Acquire) < number && clock::monotonic() < deadline {
+            clock::sleep_until(clock::monotonic() + 50_000);
+        }
+    }
+
+    fn give(&self, job: Job) -> u64 {
+        let mut jobs = lock(&self.jobs);
+        jobs.push_back(job);
+        let number = self.given.fetch_add(1, SeqCst) + 1;
+        drop(jobs);
+        self.wake.notify_all();
+        number
+    }
+
+    /// What has become of methods since the last time.
+    pub fn take_changes(&self) -> Vec<Change> {
+        std::mem::take(&mut *lock(&self.changes))
+    }
+
+    /// Whether the rules have been applied since the last time that it was asked.
+    pub fn take_applied(&self) -> bool {
+        self.applied.swap(false, SeqCst)
+    }
+
+    /// Keeps the working thread for [`Self::stop`].
+    pub fn keep(&self, worker: OwnThread) {
+        *lock(&self.worker) = Some(worker);
+    }
+
+    /// Ends the working thread, which ends as the session stops, and puts back all original bodies.
+    pub fn stop(&self) {
+        *lock(&self.rules) = None;
+        self.wake.notify_all();
+        let worker = lock(&self.worker).take();
+        let Some(worker) = worker else { return };
+        worker.join();
+        if let Some(manager) = manager() {
+            let changes = manager.revert(|_| true);
+            lock(&self.changes).extend(changes);
+        }
+        traced::switch(false);
+    }
+}
+
+/// The working thread of a session.
+pub fn run(agent: &Agent) {
+    let Some(manager) = manager() else { return };
+    let instrumentation = &agent.instrumentation;
+    while agent.phase() != crate::agent::Phase::Stopping {
+        let job = {
+            let jobs = lock(&instrumentation.jobs);
+            let waited = instrumentation.wake.wait_timeout_while(jobs, LOOK_INTERVAL, |jobs| jobs.is_empty());
+            let mut jobs = waited.map_or_else(|poisoned| poisoned.into_inner().0, |(jobs, _)| jobs);
+            jobs.pop_front()
+        };
+        let mut changes = manager.take_failures();
+        if let Some(job) = job {
+            changes.extend(work(agent, manager, job));
+            instrumentation.done.fetch_add(1, Release);
+        }
+        if !changes.is_empty() {
+            lock(&instrumentation.changes).append(&mut changes);
+            agent.wake.wake();
+        }
+    }
+}
+
+fn work(agent: &Agent, manager: &Manager, job: Job) -> Vec<Change> {
+    let instrumentation = &agent.instrumentation;
+    let mut changes = Vec::new();
+    match job {
+        Job::Apply { rules, dry } => {
+            let modules = agent.runtime.info().modules().into_iter().flatten();
+            for module in modules.filter_map(|module| module.ok()?.non_null()) {
+                if agent.phase() == crate::agent::Phase::Stopping {
+                    break;
+                }
+                changes.extend(one(agent, manager, module, &rules, dry));
+            }
+            lock(&instrumentation.changes).append(&mut changes);
+            instrumentation.applied.store(true, SeqCst);
+            agent.wake.wake();
+        }
+        Job::Module(module) => {
+            if let Some(rules) = instrumentation.rules() {
+                changes = one(agent, manager, module, &rules, false);
+            }
+        }
+        Job::Expire(expired) => {
+            changes = manager.revert(|method| expired.contains(&method.rule));
+        }
+    }
+    changes
+}
+
+fn one(agent: &Agent, manager: &Manager, module: ModuleId, rules: &RuleSet, dry: bool) -> Vec<Change> {
+    // A module that goes waits until we are through with it.
+    let changes = agent.runtime.unloads().hold(module, || manager.apply(&[module], rules, dry)).unwrap_or_default();
+    for change in changes.iter().filter(|change| change.state == State::Requested) {
+        let one_in = rules.rules().get(change.method.rule).map_or(1, |rule| rule.limits.one_in);
+        if let Some(slot) = change.method.slot {
+            traced::time_one_in(slot, one_in);
+        }
+    }
+    changes
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

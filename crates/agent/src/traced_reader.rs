@@ -1,0 +1,110 @@
+//! Tells what was called of the methods that a session has rewritten.
+
+use crate::calls;
+use crate::os::clock;
+use crate::traced::{self, Totals};
+use rules::RuleSet;
+use std::collections::{BTreeMap, BTreeSet};
+use wire::{Nanos, Record, Traced, TracedMethod};
+
+/// Most methods of one record: it has to fit into a frame, with up to 656 buckets each.
+const MOST: usize = 256;
+
+struct Told {
+    totals: Totals,
+    rule: usize,
+    /// Calls in this session.
+    calls: u64,
+}
+
+/// What was told so far.
+#[derive(Default)]
+pub struct Reader {
+    told: BTreeMap<u32, Told>,
+    /// Ticks and nanoseconds at the beginning.
+    begun: Option<(u64, Nanos)>,
+    lost: u64,
+    expired: BTreeSet<usize>,
+}
+
+impl Reader {
+    /// A method was rewritten: what is counted from now on is told.
+    pub fn begin(&mut self, slot: u32, rule: usize) {
+        self.begun.get_or_insert_with(|| {
+            self.lost = traced::lost_calls();
+            (calls::ticks(), clock::monotonic())
+        });
+        self.told.entry(slot).or_insert_with(|| Told { totals: traced::totals(slot), rule, calls: 0 });
+    }
+
+    /// Calls that are not told, by reason.
+    pub fn dropped(&self) -> (&'static str, u64) {
+        let lost = if self.begun.is_some() { traced::lost_calls() - self.lost } else { 0 };
+        ("traced calls, no room", lost)
+    }
+
+    /// About how many bytes it holds.
+    pub fn memory(&self) -> usize {
+        let of = |told: &Told| size_of::<Told>() + told.totals.buckets.capacity() * 8 + 16;
+        self.told.values().map(of).sum::<usize>() + traced::memory()
+    }
+
+    /// What was called since the last time.
+    pub fn read(&mut self, out: &mut Vec<Record>) {
+        let Some((ticks, time)) = self.begun else { return };
+        traced::free_shards();
+        let (now, time_now) = (calls::ticks(), clock::monotonic());
+        let spent = time_now.saturating_sub(time).max(1);
+        let ticks_per_second = now.saturating_sub(ticks) as f64 / spent as f64 * 1e9;
+        let mut methods = Vec::new();
+        for (&slot, told) in &mut self.told {
+            let totals = traced::totals(slot);
+            let grown = grown(slot, &told.totals, &totals);
+            told.calls += grown.calls;
+            told.totals = totals;
+            if grown.calls > 0 || grown.timed > 0 {
+                methods.push(grown);
+            }
+        }
+        for part in methods.chunks(MOST) {
+            out.push(Record::Traced(Traced {
+                time: time_now,
+                ticks_per_second: ticks_per_second.round() as u64,
+                methods: part.to_vec(),
+            }));
+        }
+    }
+
+    /// Rules that have come to their ends since the last time.
+    pub fn expired(&mut self, rules: &RuleSet) -> Vec<usize> {
+        let Some((_, begun)) = self.begun else { return Vec::new() };
+        let seconds = clock::monotonic().saturating_sub(begun) / 1_000_000_000;
+        let mut calls = vec![0; rules.rules().len()];
+        for told in self.told.values() {
+            if let Some(calls) = calls.get_mut(told.rule) {
+                *calls += told.calls;
+            }
+        }
+        let over = rules.rules().iter().zip(calls).enumerate().filter(|(_, (rule, calls))| {
+            rule.limits.calls.is_some_and(|most| *calls >= most)
+                || rule.limits.seconds.is_some_and(|most| seconds >= u64::from(most))
+        });
+        over.map(|(index, _)| index).filter(|index| self.expired.insert(*index)).collect()
+    }
+}
+
+fn grown(slot: u32, before: &Totals, now: &Totals) -> TracedMethod {
+    let buckets = now.buckets.iter().enumerate().filter_map(|(bucket, count)| {
+        let more = count - before.buckets.get(bucket).copied().unwrap_or(0).min(*count);
+        (more > 0).then_some((bucket as u16, more))
+    });
+    TracedMethod {
+        slot,
+        calls: now.calls.saturating_sub(before.calls),
+        timed: now.timed.saturating_sub(before.timed),
+        failed: now.failed.saturating_sub(before.failed),
+        ticks: now.ticks.saturating_sub(before.ticks),
+        longest: now.longest,
+        buckets: buckets.collect(),
+    }
+}

@@ -1,0 +1,4 @@
+//! What `trace` shows.
+
+pub mod report;
+pub mod text;

@@ -1,0 +1,157 @@
+//! `clrscope trace` on every runtime, with a program that knows how often it calls what.
+#![cfg(unix)]
+mod common;
+
+use common::{clrscope, run};
+use serde_json::Value;
+use std::{
+    collections::BTreeMap,
+    io::{BufRead, BufReader, Read},
+    process::{Child, Stdio},
+    thread::JoinHandle,
+    time::Duration,
+};
+use testkit::{Runtime, Sample, TargetProcess, sample_runtimes};
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// All of the program but what drives it.
+const ALL: &str = "traced!Clrscope.Samples.**";
+const DRIVES: [&str; 6] = ["Main", "Round", "OnThreads", "Check", "Row", "Truth"];
+
+fn start(runtime: Runtime, arguments: &[&str]) -> TargetProcess {
+    let mut process = Sample::named("traced").start(runtime, arguments);
+    process.wait_for_ready();
+    process
+}
+
+/// A trace under way, which ends when it is told to.
+struct Tracing {
+    child: Child,
+    error: JoinHandle<String>,
+}
+
+impl Tracing {
+    /// Starts one, and waits until the methods are instrumented.
+    fn start(process: &TargetProcess, arguments: &[&str]) -> Self {
+        let pid = process.pid().to_string();
+        let mut command = clrscope(["trace", &pid, "--json"].iter().chain(arguments));
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut error = BufReader::new(child.stderr.take().unwrap());
+        let mut said = String::new();
+        while !said.lines().any(|line| line.starts_with("tracing ")) {
+            assert_ne!(error.read_line(&mut said).unwrap(), 0, "it ended: {said}");
+        }
+        let error = std::thread::spawn(move || {
+            error.read_to_string(&mut said).unwrap();
+            said
+        });
+        Self { child, error }
+    }
+
+    /// Ends it as Ctrl-C does.
+    fn end(self) -> Value {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        let output = self.child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?} {}", self.error.join().unwrap());
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+/// Calls, ended calls and errors of each method, by its name without parameters; overloads are put together.
+fn by_name(report: &Value) -> BTreeMap<String, (u64, u64, u64)> {
+    let mut found: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
+    for method in report["methods"].as_array().unwrap() {
+        let name = method["method"].as_str().unwrap();
+        let name = name.split('(').next().unwrap().to_owned();
+        let number = |key: &str| method[key].as_u64().unwrap();
+        let sum = found.entry(name).or_default();
+        *sum = (sum.0 + number("calls"), sum.1 + number("timed"), sum.2 + number("errors"));
+    }
+    found
+}
+
+/// Compares with what the program says. Instrumented code that does nothing to results is checked by the program itself.
+#[track_caller]
+fn assert_true(report: &Value, truth: &Value, timed: bool, what: &str) {
+    assert_eq!(truth["wrong"], 0, "{what}");
+    let found = by_name(report);
+    for (name, known) in truth["methods"].as_object().unwrap() {
+        let (calls, errors) = (known["calls"].as_u64().unwrap(), known["errors"].as_u64().unwrap());
+        let expected = if timed { (calls, calls, errors) } else { (calls, 0, 0) };
+        assert_eq!(found.get(name).copied().unwrap_or_default(), expected, "{what}: {name}: {report:#}");
+    }
+    assert_eq!(report["dropped"], serde_json::json!({}), "{what}");
+    assert_eq!(report["reverted"], true, "{what}");
+}
+
+fn refusals(report: &Value) -> BTreeMap<String, String> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let refused = report["refused"].as_array().unwrap().iter();
+    refused.map(|one| (text(&one["method"]).split('(').next().unwrap().to_owned(), text(&one["reason"]))).collect()
+}
+
+fn without_drivers(arguments: &[&'static str]) -> Vec<String> {
+    let excluded = DRIVES.iter().flat_map(|name| ["--exclude".to_owned(), format!("traced!Clrscope.Samples.Traced.{name}")]);
+    arguments.iter().map(|argument| (*argument).to_owned()).chain(excluded).collect()
+}
+
+#[test]
+fn every_call_is_counted_and_timed_and_everything_goes_back() {
+    for runtime in sample_runtimes() {
+        let mut process = start(runtime, &[]);
+        let arguments = without_drivers(&[ALL]);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let tracing = Tracing::start(&process, &arguments);
+        process.send_line("go 500").unwrap();
+        let truth = process.truth(LIMIT);
+        let report = tracing.end();
+        assert_true(&report, &truth, true, &runtime.to_string());
+        let refused = refusals(&report);
+        assert!(refused["Clrscope.Samples.Traced.Arguments"].contains("variable number"), "{runtime}: {refused:?}");
+        assert!(refused["Clrscope.Samples.Traced.getpid"].contains("no IL"), "{runtime}: {refused:?}");
+        assert!(refused["Clrscope.Samples.Visitor.Visit"].contains("no IL"), "{runtime}: {refused:?}");
+
+        // How long they took.
+        let methods = report["methods"].as_array().unwrap();
+        let of = |name: &str| {
+            let wanted = format!("Clrscope.Samples.Traced.{name}(");
+            methods.iter().find(|method| method["method"].as_str().unwrap().starts_with(&wanted)).unwrap()
+        };
+        for (name, least, most) in [("Rest", 19_900_000, 24_000_000), ("Busy", 196_000, 230_000)] {
+            let median = of(name)["p50_ns"].as_u64().unwrap();
+            assert!((least..most).contains(&median), "{runtime}: {name}: {}", of(name));
+        }
+        // Who calls whom.
+        let tree = report["tree"].as_array().unwrap();
+        let inner = tree.windows(2).any(|pair| {
+            pair[0]["method"].as_str().unwrap().contains(".Passes(") && pair[1]["method"].as_str().unwrap().contains(".Throws(")
+                && pair[1]["depth"].as_u64() == pair[0]["depth"].as_u64().map(|depth| depth + 1)
+        });
+        assert!(inner, "{runtime}: {tree:#?}");
+
+        // The process goes on as before, and can be traced again: its counts begin anew.
+        process.send_line("go 10").unwrap();
+        assert_eq!(process.truth(LIMIT)["wrong"], 0, "{runtime}");
+        process.send_line("exit").unwrap();
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
+    }
+}
+
+#[test]
+fn a_dry_run_changes_nothing_and_names_everything() {
+    for runtime in sample_runtimes() {
+        let mut process = start(runtime, &[]);
+        let report = run(["trace", &process.pid().to_string(), ALL, "--dry-run", "--json"]).expect(0).json();
+        let possible: Vec<&str> =
+            report["not_called"].as_array().unwrap().iter().map(|one| one["method"].as_str().unwrap()).collect();
+        assert!(possible.iter().any(|name| name.starts_with("Clrscope.Samples.Traced.Plain(")), "{possible:?}");
+        assert!(refusals(&report).len() >= 3, "{report:#}");
+        assert_eq!(report["methods"], serde_json::json!([]));
+        process.send_line("go 3").unwrap();
+        assert_eq!(process.truth(LIMIT)["wrong"], 0);
+        process.send_line("exit").unwrap();
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}");
+    }
+}

@@ -1,0 +1,213 @@
+//! Which methods of a module rules take, and which of those can be instrumented at all.
+
+use crate::Refusal;
+use cil::TokenKind;
+use corprof::NameResolver;
+use corprof::ids::ModuleId;
+use corprof::metadata::token::{MemberRef, MethodDef, Token, TypeDef, TypeRef};
+use corprof::metadata::{Metadata, MethodAttributes, MethodImplAttributes};
+use rules::{MethodFacts, RuleSet, Signature, TypeRules, Version};
+
+/// A method that a rule takes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// Its token.
+    pub method: MethodDef,
+    /// Place of the rule in [`RuleSet::rules`].
+    pub rule: usize,
+    /// Why it cannot be instrumented, as far as its metadata tells.
+    pub refusal: Option<Refusal>,
+}
+
+/// The assembly with the parts that the runtime cannot do without.
+const CORE: &str = "System.Private.CoreLib";
+
+/// Deepest nesting of types that is looked into.
+const MOST_NESTED: usize = 64;
+
+/// The methods of a module that rules take, in the order of their tokens within each type.
+///
+/// # Errors
+/// The module is gone, or has no metadata.
+pub fn find(names: &NameResolver, module: ModuleId, rules: &RuleSet) -> Result<Vec<Found>, Refusal> {
+    let metadata = names.metadata(module)?;
+    let Some((assembly, version)) = assembly(&metadata) else { return Ok(Vec::new()) };
+    let wanted = rules.for_assembly(&assembly, version);
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut found = Vec::new();
+    let (mut type_name, mut name) = (String::new(), String::new());
+    for type_def in metadata.type_defs() {
+        let Ok(type_def) = type_def else { break };
+        type_name.clear();
+        if full_name(&metadata, type_def, &mut type_name, MOST_NESTED).is_none() {
+            continue;
+        }
+        let types = wanted.for_type(&type_name);
+        if types.is_empty() {
+            continue;
+        }
+        let is_internal = assembly == CORE && is_internal(&type_name);
+        for method in metadata.methods(type_def) {
+            let Ok(method) = method else { break };
+            name.clear();
+            let Ok(props) = metadata.method_into(method, &mut name) else { continue };
+            let Some(rule) = rule(names, &metadata, &types, module, (type_def, method), &name) else { continue };
+            let refusal = if is_internal {
+                Some(Refusal::RuntimeInternal)
+            } else {
+                refusal(&metadata, method, props.attributes, props.implementation, props.code_rva)
+            };
+            found.push(Found { method, rule, refusal });
+        }
+    }
+    Ok(found)
+}
+
+/// Simple name and version; `None` for a module without a manifest.
+fn assembly(metadata: &Metadata) -> Option<(String, Version)> {
+    let manifest = metadata.manifest().ok()?;
+    let identity = manifest.assembly_props(manifest.assembly().ok()??).ok()?.identity;
+    let version = identity.version;
+    Some((identity.name, Version([version.major, version.minor, version.build, version.revision])))
+}
+
+/// The name with namespace and enclosing types, as metadata has it.
+fn full_name(metadata: &Metadata, type_def: TypeDef, out: &mut String, deepest: usize) -> Option<()> {
+    if let Some(enclosing) = metadata.enclosing_type(type_def).ok()? {
+        full_name(metadata, enclosing, out, deepest.checked_sub(1)?)?;
+        out.push('+');
+    }
+    metadata.type_def_into(type_def, out).ok()?;
+    Some(())
+}
+
+/// The rule that takes a method. Signature and attributes are read only where they can make a difference.
+fn rule(
+    names: &NameResolver,
+    metadata: &Metadata,
+    types: &TypeRules<'_>,
+    module: ModuleId,
+    (type_def, method): (TypeDef, MethodDef),
+    name: &str,
+) -> Option<usize> {
+    if !types.may_take(name) {
+        return None;
+    }
+    let parameters = types.needs_signatures().then(|| parameters(names, metadata, module, method)).flatten();
+    let texts: Vec<&str> = parameters.iter().flat_map(|(_, texts)| texts.iter().map(String::as_str)).collect();
+    let signature = parameters.as_ref().map(|(count, _)| Signature { type_parameters: *count, parameters: &texts });
+    let attributes = types.needs_attributes().then(|| attributes(metadata, [type_def.into(), method.into()])).flatten();
+    let attributes: Option<Vec<&str>> =
+        attributes.as_ref().map(|attributes| attributes.iter().map(String::as_str).collect());
+    let facts = MethodFacts { name, signature, attributes: attributes.as_deref() };
+    types.for_method(&facts).map(|found| found.index)
+}
+
+/// How many type parameters a method has, and the types of its parameters as C# writes them.
+fn parameters(
+    names: &NameResolver,
+    metadata: &Metadata,
+    module: ModuleId,
+    method: MethodDef,
+) -> Option<(u16, Vec<String>)> {
+    let text = names.method_def(module, method).ok()?.parameters;
+    let generic = metadata.generic_params(method).filter_map(|parameter| parameter.ok()).count();
+    Some((u16::try_from(generic).ok()?, split(text.strip_prefix('(')?.strip_suffix(')')?)))
+}
+
+/// Parts between commas that stand in no brackets.
+fn split(list: &str) -> Vec<String> {
+    let mut parts = Vec::new();
+    let (mut depth, mut start) = (0_i32, 0);
+    for (at, letter) in list.char_indices() {
+        match letter {
+            '<' | '[' | '(' => depth += 1,
+            '>' | ']' | ')' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.extend(list.get(start..at).map(|part| part.trim().to_owned()));
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.extend(list.get(start..).map(str::trim).filter(|last| !last.is_empty()).map(str::to_owned));
+    parts
+}
+
+/// Full names of the attributes of these; `None` if one cannot be read.
+fn attributes(metadata: &Metadata, owners: [Token; 2]) -> Option<Vec<String>> {
+    let mut all = Vec::new();
+    for owner in owners {
+        for attribute in metadata.custom_attributes(Some(owner), None) {
+            let constructor = metadata.custom_attribute_props(attribute.ok()?).ok()?.constructor;
+            let of = match constructor.kind()? {
+                TokenKind::MethodDef => {
+                    metadata.method_into(MethodDef::from_raw(constructor.0), &mut String::new()).ok()?.class.into()
+                }
+                _ => metadata.member_ref_props(MemberRef::from_raw(constructor.0)).ok()?.parent,
+            };
+            let mut name = String::new();
+            match of.kind()? {
+                TokenKind::TypeRef => name = metadata.type_ref_props(TypeRef::from_raw(of.0)).ok()?.name,
+                TokenKind::TypeDef => full_name(metadata, TypeDef::from_raw(of.0), &mut name, MOST_NESTED)?,
+                // A generic attribute: known by no name that could be written.
+                _ => continue,
+            }
+            all.push(name);
+        }
+    }
+    Some(all)
+}
+
+/// Why a method cannot be instrumented, as far as its row in metadata tells.
+fn refusal(
+    metadata: &Metadata,
+    method: MethodDef,
+    attributes: MethodAttributes,
+    implementation: MethodImplAttributes,
+    code_rva: u32,
+) -> Option<Refusal> {
+    let has = |flag| implementation.contains(flag);
+    let is_il = implementation.bits() & MethodImplAttributes::CODE_TYPE_MASK.bits() == MethodImplAttributes::IL.bits();
+    let external = attributes.contains(MethodAttributes::ABSTRACT) || attributes.contains(MethodAttributes::PINVOKE_IMPL);
+    if external || !is_il || code_rva == 0 || has(MethodImplAttributes::INTERNAL_CALL) {
+        return Some(Refusal::NoBody);
+    }
+    if has(MethodImplAttributes::ASYNC) {
+        return Some(Refusal::RuntimeAsync);
+    }
+    const DIRECT: &str = "System.Runtime.InteropServices.UnmanagedCallersOnlyAttribute";
+    let is_static = attributes.contains(MethodAttributes::STATIC);
+    if is_static && metadata.custom_attribute_named(method, DIRECT).is_ok_and(|found| found.is_some()) {
+        return Some(Refusal::CalledByNativeCode);
+    }
+    None
+}
+
+/// Types of the core library whose methods compiled code calls as helpers, or that run while an exception is dispatched or a call is
+/// marshalled: what they rely on is between them and the runtime.
+fn is_internal(type_name: &str) -> bool {
+    let helpers = type_name.strip_prefix("System.Runtime.CompilerServices.").is_some_and(|name| name.ends_with("Helpers"));
+    let dispatch = ["System.Runtime.EH", "System.Runtime.StackFrameIterator", "System.StubHelpers."];
+    helpers || dispatch.iter().any(|start| type_name.starts_with(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_told_apart() {
+        assert_eq!(split(""), [""; 0]);
+        assert_eq!(split("int"), ["int"]);
+        assert_eq!(split("A<int, B<C, D>>, int[,], ref X"), ["A<int, B<C, D>>", "int[,]", "ref X"]);
+    }
+
+    #[test]
+    fn helpers_of_the_runtime_are_known() {
+        assert!(is_internal("System.Runtime.CompilerServices.CastHelpers") && is_internal("System.Runtime.EH+RhEHClause"));
+        assert!(!is_internal("System.Runtime.CompilerServices.Unsafe") && !is_internal("System.String"));
+    }
+}

@@ -1,0 +1,38 @@
+//! What rewritten code calls.
+
+use cil::{NewInstruction, Opcode, Operand, Token};
+
+/// Addresses of functions that rewritten code calls by `calli`, with the calling convention of managed code, which for numbers is that of
+/// C on every 64-bit platform.
+///
+/// The runtime does not know that it leaves managed code: the thread counts as running such for as long as the function takes. So
+/// each must return soon, wait for nobody, and neither call managed code nor raise an exception. They must stay where they are for as long as
+/// the process lives.
+///
+/// The number that all begin with is the method's [slot](crate::Method::slot).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probes {
+    /// `fn(slot: u32)`: a method that is only counted is called.
+    pub count: usize,
+    /// `fn(slot: u32) -> i64`: a method is called. The answer, not 0, is handed to `leave`; 0 says that this call is left out.
+    pub enter: usize,
+    /// `fn(slot: u32, entered: i64, failed: i32)`: the call ends; `failed` is 1 if it does so by an exception.
+    pub leave: usize,
+}
+
+impl Probes {
+    /// Signatures of the functions, as blobs of stand-alone signatures: (int32) → void, (int32) → int64, (int32, int64, int32) → void.
+    /// Source: ECMA-335 II.23.2.3.
+    pub(crate) const COUNT: &[u8] = &[0x00, 1, 0x01, 0x08];
+    pub(crate) const ENTER: &[u8] = &[0x00, 1, 0x0a, 0x08];
+    pub(crate) const LEAVE: &[u8] = &[0x00, 3, 0x01, 0x08, 0x0a, 0x08];
+}
+
+/// Calls the function at an address; the arguments are on the stack.
+pub(crate) fn call(address: usize, signature: Token) -> [NewInstruction; 3] {
+    [
+        NewInstruction::plain(Opcode::LdcI8, Operand::Int64(address as i64)),
+        Opcode::ConvI.into(),
+        NewInstruction::token(Opcode::Calli, signature),
+    ]
+}

@@ -1,0 +1,75 @@
+//! Why a method is left as it is.
+
+use com::HResult;
+
+/// Why a method is not instrumented.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Abstract, external, or made by the runtime: there is no IL.
+    #[error("it has no IL")]
+    NoBody,
+    /// Its module was made at run time by Reflection.Emit, and may still grow.
+    #[error("its module was made at run time")]
+    DynamicModule,
+    /// Its assembly may be unloaded at any time.
+    #[error("its assembly may be unloaded")]
+    CollectibleModule,
+    /// Part of how the runtime casts, marshals or dispatches exceptions, which probes could break.
+    #[error("the runtime relies on how it is compiled")]
+    RuntimeInternal,
+    /// Native code calls it directly.
+    #[error("native code calls it directly")]
+    CalledByNativeCode,
+    /// It ends by calls that take its place, or by `jmp`: timing it would let the stack grow where it did not.
+    #[error("it ends by a tail call")]
+    TailCall,
+    /// It takes a variable number of arguments.
+    #[error("it takes a variable number of arguments")]
+    VariableArguments,
+    /// It returns a reference to a typed value, which no local variable can hold.
+    #[error("it returns what no local variable can hold")]
+    Returns,
+    /// The runtime suspends and resumes it by itself.
+    #[error("the runtime makes it asynchronous by itself")]
+    RuntimeAsync,
+    /// Its body or a signature cannot be read.
+    #[error("it cannot be read: {0}")]
+    Unreadable(String),
+    /// The new body could not be made, or is not well formed.
+    #[error("it cannot be rewritten: {0}")]
+    Rewrite(#[from] cil::EditError),
+    /// The metadata takes no additions.
+    #[error("its metadata cannot be extended: {0}")]
+    Metadata(String),
+    /// The runtime refuses.
+    #[error("the runtime refuses: {0}")]
+    Runtime(HResult),
+    /// The runtime could not compile the new body, which was taken back.
+    #[error("the runtime could not compile the new body, which was taken back: {0}")]
+    Compile(HResult),
+    /// There are as many instrumented methods as there may be.
+    #[error("too many methods are instrumented: at most {0}")]
+    TooMany(u32),
+    /// Another rule has it instrumented already.
+    #[error("another rule has it already")]
+    Taken,
+}
+
+impl From<corprof::Error> for Refusal {
+    fn from(error: corprof::Error) -> Self {
+        Self::Unreadable(error.to_string())
+    }
+}
+
+impl From<cil::SignatureError> for Refusal {
+    fn from(error: cil::SignatureError) -> Self {
+        Self::Unreadable(error.to_string())
+    }
+}
+
+impl From<cil::BodyError> for Refusal {
+    fn from(error: cil::BodyError) -> Self {
+        Self::Unreadable(error.to_string())
+    }
+}

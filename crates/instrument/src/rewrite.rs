@@ -1,0 +1,129 @@
+//! New bodies: the original one with calls of probes.
+
+use crate::probes::{self, Probes};
+use crate::{Refusal, Scope};
+use cil::{
+    EditError, Edited, Handler, MethodBody, MethodEditor, MethodShape, MethodSig, NewInstruction, Opcode, Primitive,
+    TypeSig, Verifier,
+};
+use corprof::metadata::token::Signature;
+
+/// What the new code does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Template {
+    /// Calls [`Probes::count`] and then does what the method did.
+    Count,
+    /// Calls [`Probes::enter`], does what the method did, and calls [`Probes::leave`] however it ends.
+    Time,
+}
+
+/// Makes the new body of a method and proves its structure.
+///
+/// `signature` is the blob of the method's own signature; `slot` is what probes are told.
+///
+/// # Errors
+/// Why the method is better left alone.
+pub fn rewrite(
+    scope: &Scope,
+    body: &[u8],
+    signature: &[u8],
+    template: Template,
+    slot: u32,
+    probes: &Probes,
+) -> Result<Edited, Refusal> {
+    let body = MethodBody::parse(body)?;
+    let signature = MethodSig::decode(signature)?;
+    if signature.convention.kind() == cil::CallingConvention::VARARG {
+        return Err(Refusal::VariableArguments);
+    }
+    let locals = match body.header.local_signature.non_nil() {
+        Some(token) => Some(scope.metadata().signature(Signature::from_raw(token.0))?),
+        None => None,
+    };
+    let mut editor = MethodEditor::new(&body, locals)?;
+    match template {
+        Template::Count => count(scope, &mut editor, slot, probes)?,
+        Template::Time => time(scope, &mut editor, &signature, slot, probes)?,
+    }
+    let effect = signature.call_effect();
+    let count = match editor.local_signature() {
+        Some(blob) => cil::count_locals(&blob)?,
+        None => 0,
+    };
+    let arguments = effect.parameters.saturating_add(u16::from(effect.has_this));
+    let shape = MethodShape { arguments, locals: count, returns: effect.returns };
+    Ok(editor.finish_verified(shape, scope, &mut Verifier::default())?)
+}
+
+/// In front of the first instruction, and of no loop that comes back to it.
+fn begin(editor: &mut MethodEditor, code: impl IntoIterator<Item = NewInstruction>) {
+    let first = editor.first();
+    for instruction in code {
+        editor.insert_before(first, instruction);
+    }
+}
+
+fn slot_of(slot: u32) -> NewInstruction {
+    NewInstruction::ldc_i4(slot.cast_signed())
+}
+
+fn count(scope: &Scope, editor: &mut MethodEditor, slot: u32, probes: &Probes) -> Result<(), Refusal> {
+    let call = probes::call(probes.count, scope.count()?);
+    begin(editor, [slot_of(slot)].into_iter().chain(call));
+    Ok(())
+}
+
+fn time(
+    scope: &Scope,
+    editor: &mut MethodEditor,
+    signature: &MethodSig,
+    slot: u32,
+    probes: &Probes,
+) -> Result<(), Refusal> {
+    let ends_by_a_call = |id| {
+        editor.instruction(id).is_some_and(|instruction| matches!(instruction.opcode, Opcode::Tail | Opcode::Jmp))
+    };
+    if editor.ids().any(ends_by_a_call) {
+        return Err(Refusal::TailCall);
+    }
+    let entered = editor.add_local(&TypeSig::Primitive(Primitive::I8))?;
+    let result = match signature.return_type.unmodified() {
+        TypeSig::Primitive(Primitive::Void) => None,
+        TypeSig::Primitive(Primitive::TypedByRef) => return Err(Refusal::Returns),
+        returned => Some(editor.add_local(returned)?),
+    };
+    let locals = editor.local_signature().ok_or(EditError::LocalsUnknown)?;
+    editor.set_local_signature(scope.signature(&locals)?);
+
+    let leave = scope.leave()?;
+    let leaves = |failed| {
+        let arguments = [slot_of(slot), NewInstruction::ldloc(entered), NewInstruction::ldc_i4(failed)];
+        arguments.into_iter().chain(probes::call(probes.leave, leave))
+    };
+    editor.wrap_body(Handler::Fault(leaves(1).collect()), result)?;
+    returning(editor, result.is_some(), leaves(0));
+    let enter = probes::call(probes.enter, scope.enter()?);
+    begin(editor, [slot_of(slot)].into_iter().chain(enter).chain([NewInstruction::stloc(entered)]));
+    Ok(())
+}
+
+/// In front of the one `ret` of a wrapped body and the load of the result, for everyone who gets there. A method that never returns
+/// has none.
+fn returning(editor: &mut MethodEditor, returns: bool, code: impl Iterator<Item = NewInstruction>) {
+    let mut at = editor.previous(MethodEditor::END);
+    if editor.instruction(at).is_none_or(|last| last.opcode != Opcode::Ret) {
+        return;
+    }
+    if returns {
+        at = editor.previous(at);
+    }
+    let mut code = code;
+    // The first takes over the labels.
+    if let Some(first) = code.next() {
+        editor.insert_at(at, first);
+    }
+    for instruction in code {
+        editor.insert_before(at, instruction);
+    }
+}
+

@@ -1,0 +1,222 @@
+use session::{FunctionId, InstrumentState, InstrumentedMethod, Nanos, TracedCalls};
+use std::{collections::BTreeMap, time::Duration};
+
+/// Buckets within each doubling, as [`session::TracedMethod::buckets`] says.
+const PARTS: u64 = 16;
+
+/// Methods that rules take, and their calls.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Traced {
+    methods: BTreeMap<FunctionId, TracedMethod>,
+    slots: BTreeMap<u32, FunctionId>,
+    /// When the first method was instrumented, and when calls were read for the last time.
+    times: Option<(Nanos, Nanos)>,
+    /// Calls of methods that nobody has named: none, in a session that is whole.
+    pub unnamed: u64,
+}
+
+/// A method that a rule takes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TracedMethod {
+    /// Which.
+    pub function: FunctionId,
+    /// Name of the rule.
+    pub rule: String,
+    /// How far it is, or was in the end.
+    pub state: InstrumentState,
+    /// Its calls.
+    pub calls: CallStats,
+}
+
+/// How many calls there were, and how long they took.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CallStats {
+    /// Calls that have begun.
+    pub calls: u64,
+    /// Those that were timed and have ended.
+    pub timed: u64,
+    /// Of these, those that ended by an exception.
+    pub failed: u64,
+    /// Nanoseconds that the timed ones took together.
+    pub total: f64,
+    /// Nanoseconds that the longest took.
+    pub longest: f64,
+    /// Timed calls by buckets of ticks.
+    buckets: BTreeMap<u16, u64>,
+    /// Nanoseconds of a tick.
+    tick: f64,
+}
+
+impl Traced {
+    /// What has become of a method.
+    pub(crate) fn add_method(&mut self, method: &InstrumentedMethod) {
+        if let InstrumentState::Requested = method.state {
+            self.times.get_or_insert((method.time, method.time));
+        }
+        if let Some(slot) = method.slot {
+            self.slots.insert(slot, method.function);
+        }
+        let known = self.methods.entry(method.function).or_insert_with(|| TracedMethod {
+            function: method.function,
+            rule: String::new(),
+            state: InstrumentState::Original,
+            calls: CallStats::default(),
+        });
+        known.rule.clone_from(&method.rule);
+        known.state.clone_from(&method.state);
+    }
+
+    /// Calls since those before.
+    pub(crate) fn add_calls(&mut self, calls: &TracedCalls) {
+        if let Some((_, last)) = &mut self.times {
+            *last = calls.time.max(*last);
+        }
+        let tick = 1e9 / calls.ticks_per_second.max(1) as f64;
+        for more in &calls.methods {
+            let method = self.slots.get(&more.slot).and_then(|function| self.methods.get_mut(function));
+            let Some(TracedMethod { calls, .. }) = method else {
+                self.unnamed = self.unnamed.saturating_add(more.calls);
+                continue;
+            };
+            calls.calls = calls.calls.saturating_add(more.calls);
+            calls.timed = calls.timed.saturating_add(more.timed);
+            calls.failed = calls.failed.saturating_add(more.failed);
+            calls.total += more.ticks as f64 * tick;
+            calls.longest = calls.longest.max(more.longest as f64 * tick);
+            // The newest is the most exact.
+            calls.tick = tick;
+            for (bucket, count) in &more.buckets {
+                let known = calls.buckets.entry(*bucket).or_default();
+                *known = known.saturating_add(*count);
+            }
+        }
+    }
+
+    /// Forgets calls and keeps methods.
+    pub(crate) fn forget_calls(&mut self) {
+        self.unnamed = 0;
+        self.methods.values_mut().for_each(|method| method.calls = CallStats::default());
+    }
+
+    /// From when the first method was instrumented to when calls were read for the last time.
+    pub fn time(&self) -> Duration {
+        self.times.map_or(Duration::ZERO, |(first, last)| Duration::from_nanos(last - first))
+    }
+
+    /// Whether no rule took anything.
+    pub fn is_empty(&self) -> bool {
+        self.methods.is_empty()
+    }
+
+    /// The methods, in the order of their ids.
+    pub fn methods(&self) -> impl Iterator<Item = &TracedMethod> {
+        self.methods.values()
+    }
+
+    /// Those that were called: the one with the most time first, and where none was timed, the one with the most calls.
+    pub fn called(&self) -> Vec<&TracedMethod> {
+        let mut called: Vec<_> = self.methods().filter(|method| method.calls.calls > 0).collect();
+        called.sort_by(|a, b| b.calls.total.total_cmp(&a.calls.total).then(b.calls.calls.cmp(&a.calls.calls)));
+        called
+    }
+}
+
+impl CallStats {
+    /// Nanoseconds that a share of the timed calls did not exceed, from 0 to 1; `None` if none was timed. Exact to 3 %: that is half of a
+    /// bucket.
+    pub fn quantile(&self, share: f64) -> Option<f64> {
+        let wanted = (self.timed_in_buckets() as f64 * share).ceil().max(1.0);
+        let mut seen = 0_u64;
+        for (bucket, count) in &self.buckets {
+            seen = count.saturating_add(seen);
+            if seen as f64 >= wanted {
+                return Some((middle(*bucket) * self.tick).min(self.longest));
+            }
+        }
+        None
+    }
+
+    /// Nanoseconds that a timed call took on average.
+    pub fn mean(&self) -> Option<f64> {
+        (self.timed > 0).then(|| self.total / self.timed as f64)
+    }
+
+    /// Buckets that hold calls: nanoseconds from and to, and how many.
+    pub fn histogram(&self) -> impl Iterator<Item = (f64, f64, u64)> + '_ {
+        self.buckets.iter().map(|(bucket, count)| {
+            let (from, width) = bounds(*bucket);
+            (from * self.tick, (from + width) * self.tick, *count)
+        })
+    }
+
+    fn timed_in_buckets(&self) -> u64 {
+        self.buckets.values().fold(0_u64, |sum, count| sum.saturating_add(*count))
+    }
+}
+
+/// First value and width of a bucket, in ticks.
+fn bounds(bucket: u16) -> (f64, f64) {
+    let bucket = u64::from(bucket);
+    if bucket < PARTS {
+        return (bucket as f64, 1.0);
+    }
+    let (doubling, part) = ((bucket - PARTS) / PARTS, (bucket - PARTS) % PARTS);
+    let width = 2_f64.powi(i32::try_from(doubling).unwrap_or(i32::MAX));
+    ((PARTS + part) as f64 * width, width)
+}
+
+fn middle(bucket: u16) -> f64 {
+    let (from, width) = bounds(bucket);
+    // A bucket of one value is that value.
+    if width > 1.0 { from + width / 2.0 } else { from }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use session::TracedMethod as More;
+
+    fn named(slot: u32, function: u32) -> InstrumentedMethod {
+        let state = InstrumentState::Requested;
+        InstrumentedMethod { time: 0, function: FunctionId(function), rule: "r".into(), slot: Some(slot), state }
+    }
+
+    #[test]
+    fn buckets_are_what_they_were_counted_in() {
+        assert_eq!([bounds(0), bounds(15), bounds(16), bounds(31)], [(0.0, 1.0), (15.0, 1.0), (16.0, 1.0), (31.0, 1.0)]);
+        assert_eq!([bounds(32), bounds(33), bounds(48)], [(32.0, 2.0), (34.0, 2.0), (64.0, 4.0)]);
+    }
+
+    #[test]
+    fn quantiles_are_within_half_a_bucket() {
+        let mut traced = Traced::default();
+        traced.add_method(&named(3, 7));
+        // 90 calls of 100 ticks, 10 of 1000, at half a nanosecond each.
+        let buckets = vec![(16 + 2 * 16 + 9, 90), (16 + 5 * 16 + 15, 10)];
+        let methods = vec![More { slot: 3, calls: 101, timed: 100, failed: 4, ticks: 19_000, longest: 1003, buckets }];
+        let calls = TracedCalls { time: 1, ticks_per_second: 2_000_000_000, methods };
+        traced.add_calls(&calls);
+        let found = &traced.called()[0].calls;
+        assert_eq!((found.calls, found.timed, found.failed, found.total), (101, 100, 4, 9500.0));
+        assert_eq!(found.mean(), Some(95.0));
+        let near = |share, right: f64| (found.quantile(share).unwrap() / right - 1.0).abs() < 0.04;
+        assert!(near(0.5, 50.0) && near(0.9, 50.0) && near(0.91, 500.0) && near(1.0, 500.0));
+        assert_eq!(found.histogram().map(|(.., count)| count).sum::<u64>(), 100);
+        assert_eq!(CallStats::default().quantile(0.5), None);
+    }
+
+    #[test]
+    fn what_comes_later_counts_and_what_is_unnamed_is_told() {
+        let mut traced = Traced::default();
+        traced.add_method(&named(0, 1));
+        let more = |slot| More { slot, calls: 2, timed: 0, failed: 0, ticks: 0, longest: 0, buckets: vec![] };
+        let calls = TracedCalls { time: 1, ticks_per_second: 1, methods: vec![more(0), more(9)] };
+        traced.add_calls(&calls);
+        traced.add_method(&InstrumentedMethod { state: InstrumentState::Original, ..named(0, 1) });
+        assert_eq!((traced.unnamed, traced.methods().count()), (2, 1));
+        assert_eq!(traced.methods().next().unwrap().state, InstrumentState::Original);
+        assert_eq!(traced.methods().next().unwrap().calls.calls, 2);
+        traced.forget_calls();
+        assert!(traced.called().is_empty() && !traced.is_empty());
+    }
+}
