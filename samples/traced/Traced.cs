@@ -89,6 +89,7 @@ namespace Clrscope.Samples
         static int wrong;
         static readonly int[] Numbers = Enumerable.Range(0, 64).ToArray();
         static int restTime = 20;
+        static double restMedian, busyMedian;
 
         static void Check(bool right, string what)
         {
@@ -208,6 +209,20 @@ namespace Clrscope.Samples
 
         public static void Rest() { Thread.Sleep(restTime); }
 
+        /// How long the middle one of these calls took, in nanoseconds, as the caller sees it.
+        static double Median(int count, Action call)
+        {
+            var times = new double[count];
+            for (int i = 0; i < count; i++)
+            {
+                long begun = Stopwatch.GetTimestamp();
+                call();
+                times[i] = (Stopwatch.GetTimestamp() - begun) * 1e9 / Stopwatch.Frequency;
+            }
+            Array.Sort(times);
+            return times[count / 2];
+        }
+
         /// Busy for 200 µs.
         public static void Busy()
         {
@@ -302,8 +317,8 @@ namespace Clrscope.Samples
 
         static void Slow()
         {
-            for (int i = 0; i < 10; i++) Rest();
-            for (int i = 0; i < 100; i++) Busy();
+            restMedian = Median(11, Rest);
+            busyMedian = Median(101, Busy);
             Check(Fib(15) == 610, "Fib");
             var later = Enumerable.Range(0, 10).Select(i => Later(i)).ToArray();
             Task.WaitAll(later);
@@ -317,12 +332,12 @@ namespace Clrscope.Samples
         static string Truth(long rounds, long even, long slow)
         {
             var rows = PerRound.Select(row => Row(row.Key, rounds * row.Value[0], even * row.Value[1] + (rounds - even) * row.Value[2])).ToList();
-            rows.Add(Row("Clrscope.Samples.Traced.Rest", 10 * slow, 0));
-            rows.Add(Row("Clrscope.Samples.Traced.Busy", 100 * slow, 0));
+            rows.Add(Row("Clrscope.Samples.Traced.Rest", 11 * slow, 0));
+            rows.Add(Row("Clrscope.Samples.Traced.Busy", 101 * slow, 0));
             rows.Add(Row("Clrscope.Samples.Traced.Fib", 1973 * slow, 0));
             rows.Add(Row("Clrscope.Samples.Traced.Later", 10 * slow, 0));
             rows.Add(Row("Clrscope.Samples.Traced.Fails", 10 * slow, 5 * slow));
-            return "{\"methods\":{" + string.Join(",", rows) + "},\"wrong\":" + wrong + "}";
+            return "{\"methods\":{" + string.Join(",", rows) + "},\"medians\":{\"Rest\":" + (long)restMedian + ",\"Busy\":" + (long)busyMedian + "},\"wrong\":" + wrong + "}";
         }
 
         static string Row(string name, long calls, long errors)

@@ -23,7 +23,7 @@ use corprof::info::EventPipeSession;
 use profilers::survivors::SurvivorSettings;
 use profilers::{Collector, Object};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use wire::{CpuEngine, LogLevel, Nanos, Record, SessionConfig};
 
 /// How far a session is.
@@ -41,7 +41,7 @@ pub enum Phase {
 /// A session.
 pub struct Agent {
     /// The runtime.
-    pub runtime: Runtime,
+    pub runtime: Arc<Runtime>,
     /// What clrscope wants.
     pub config: SessionConfig,
     /// Whether another profiler holds the main place.
@@ -108,7 +108,7 @@ const EVENTS: usize = 4096;
 impl Agent {
     /// Prepares a session; nothing runs yet.
     pub fn new(
-        runtime: Runtime,
+        runtime: Arc<Runtime>,
         config: SessionConfig,
         notify_only: bool,
         event_mask: (u32, u32),

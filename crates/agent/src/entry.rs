@@ -12,7 +12,8 @@ use crate::os::threads::{OwnThread, current_tid, is_own};
 use crate::os::{clock, tasks};
 use crate::queue::Event;
 use crate::runtime::Runtime;
-use crate::{exception_events, instrumentation, launch, writer};
+use crate::sessions::{Held, Sessions};
+use crate::{door, exception_events, instrumentation, launch, writer};
 use com::codes::CORPROF_E_PROFILER_CANCEL_ACTIVATION;
 use com::hresult::{E_FAIL, E_INVALIDARG};
 use corprof::callback::{
@@ -23,13 +24,14 @@ use corprof::control::FunctionControl;
 use corprof::ids::{ClassId, FunctionId, ModuleId, ObjectId, RawObjectId, ReJitId, ThreadId};
 use corprof::metadata::token::MethodDef;
 use corprof::{CallbackCx, EventMask, HResult, PanicReport, Profiler, ProfilerCallback, ProfilerInfo, Utf16};
+use profilers::trace::Rewriting;
 use profilers::{Function, Object};
 use std::cell::Cell;
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{Relaxed, SeqCst},
 };
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use wire::{LogLevel, Nanos, RuntimeWork, RuntimeWorkKind, SessionConfig};
 
 /// How long a launched process is held back at most.
@@ -40,7 +42,7 @@ const SHUTDOWN_LIMIT: Nanos = 500_000_000;
 /// One instance of the agent, as the runtime made it.
 pub struct Entry {
     notify_only: bool,
-    session: OnceLock<Arc<Agent>>,
+    sessions: Arc<Sessions>,
     /// When the running suspension and collection began; 0 while there is none. There is only one at a time.
     suspended: AtomicU64,
     collecting: AtomicU64,
@@ -54,35 +56,12 @@ thread_local! {
 impl Entry {
     /// An instance for the main place, or one beside another profiler.
     pub fn new(notify_only: bool) -> Self {
-        Self { notify_only, session: OnceLock::new(), suspended: AtomicU64::new(0), collecting: AtomicU64::new(0) }
-    }
-
-    /// What may be asked for: the union of what the profilers need and what names threads and runtime work.
-    fn event_mask(&self, config: &SessionConfig, exceptions_by_events: bool) -> EventMask {
-        let (low, high) = profilers::events_of(config);
-        let always = EventMask::THREADS.union(EventMask::SUSPENDS).union(EventMask::ENABLE_STACK_SNAPSHOT);
-        let always = always.union(EventMask::BASIC_GC).union(EventMask::DYNAMIC_FUNCTION_UNLOADS);
-        let always = always.union(EventMask::MODULE_LOADS);
-        let mut wanted = EventMask::from_words(low, high).union(always);
-        if exceptions_by_events && wanted.contains(EventMask::EXCEPTIONS) {
-            wanted = wanted.without(EventMask::EXCEPTIONS);
-            // Calls do without.
-            if config.profiler("exceptions").is_some() {
-                wanted = wanted.union(EventMask::EVENT_PIPE);
-            }
-        }
-        // Forbids the detach for ever. Full collection events (GC) forbid the concurrent collector until then; only the
-        // profiler that cannot do without them asks for them, and only the main one may.
-        let traces = config.profiler(profilers::trace::SPEC.id).is_some();
-        let never = if traces { EventMask::NONE } else { EventMask::ENABLE_REJIT };
-        let legal = if config.launched { wanted } else { both(wanted, EventMask::AFTER_ATTACH) };
-        let legal = if self.notify_only { both(legal, EventMask::NOTIFICATION_ONLY) } else { legal };
-        legal.without(never)
+        Self { notify_only, sessions: Arc::default(), suspended: AtomicU64::new(0), collecting: AtomicU64::new(0) }
     }
 
     fn start(&self, info: &ProfilerInfo, config: SessionConfig, entered: Nanos) -> Result<EventMask, HResult> {
         let runtime = Runtime::new(info).map_err(HResult::from)?;
-        let mut mask = self.event_mask(&config, exception_events::needed(runtime.version()));
+        let mut mask = event_mask(&config, self.notify_only, exception_events::needed(runtime.version()));
         let launched = config.launched;
         let mut no_hooks = None;
         if mask.contains(EventMask::ENTER_LEAVE)
@@ -93,7 +72,7 @@ impl Entry {
         }
         // Before anything is started: what the runtime refuses must not leave a thread behind.
         info.set_event_mask(mask).map_err(HResult::from)?;
-        let agent = Agent::new(runtime, config, self.notify_only, (mask.low(), mask.high()), entered);
+        let agent = Agent::new(Arc::new(runtime), config, self.notify_only, (mask.low(), mask.high()), entered);
         let agent = Arc::new(agent.map_err(|_| E_FAIL)?);
         if let Some(error) = no_hooks {
             agent.log(LogLevel::Error, format!("no calls: {error}"));
@@ -103,13 +82,13 @@ impl Entry {
         if mask.contains(EventMask::OBJECT_ALLOCATED) {
             allocated::start(info);
         }
-        if mask.contains(EventMask::ENABLE_REJIT) {
+        if Rewriting::of(&agent.config) != Rewriting::Off {
             instrumentation::allow(info);
         }
-        let for_thread = Arc::clone(&agent);
+        let (for_thread, sessions) = (Arc::clone(&agent), Arc::clone(&self.sessions));
         // Last of all that can fail: once it runs, the library must stay until it is joined.
-        self.session.set(Arc::clone(&agent)).map_err(|_| E_FAIL)?;
-        let main = OwnThread::spawn("clrscope-agent", move || writer::run(&for_thread)).map_err(|_| E_FAIL)?;
+        self.sessions.replace(Some(Arc::clone(&agent)));
+        let main = OwnThread::spawn("clrscope-agent", move || door::run(for_thread, &sessions)).map_err(|_| E_FAIL)?;
         agent.keep_main(main);
         if launched {
             agent.attached.store(true, SeqCst);
@@ -119,13 +98,13 @@ impl Entry {
         Ok(mask)
     }
 
-    fn agent(&self) -> Option<&Arc<Agent>> {
-        self.session.get()
+    fn agent(&self) -> Option<Held<'_>> {
+        self.sessions.get()
     }
 
     /// The session, while it collects.
-    fn running(&self) -> Option<&Arc<Agent>> {
-        self.session.get().filter(|agent| agent.phase() != Phase::Stopping)
+    fn running(&self) -> Option<Held<'_>> {
+        self.sessions.running()
     }
 
     /// This thread has compiled what it last began to compile.
@@ -136,7 +115,7 @@ impl Entry {
         });
         if let (Some(agent), Ok(start)) = (self.running(), start) {
             Counters::add(&agent.counters.compiled, 1);
-            Self::work(agent, RuntimeWorkKind::Jit, start);
+            Self::work(&agent, RuntimeWorkKind::Jit, start);
         }
     }
 
@@ -145,6 +124,29 @@ impl Entry {
             agent.events.push(Event::Work(RuntimeWork { kind, os_tid: current_tid(), start, end: clock::monotonic() }));
         }
     }
+}
+
+/// What may be asked for: the union of what the profilers need and what names threads and runtime work.
+pub fn event_mask(config: &SessionConfig, notify_only: bool, exceptions_by_events: bool) -> EventMask {
+    let (low, high) = profilers::events_of(config);
+    let always = EventMask::THREADS.union(EventMask::SUSPENDS).union(EventMask::ENABLE_STACK_SNAPSHOT);
+    let always = always.union(EventMask::BASIC_GC).union(EventMask::DYNAMIC_FUNCTION_UNLOADS);
+    let always = always.union(EventMask::MODULE_LOADS);
+    let mut wanted = EventMask::from_words(low, high).union(always);
+    if exceptions_by_events && wanted.contains(EventMask::EXCEPTIONS) {
+        wanted = wanted.without(EventMask::EXCEPTIONS);
+        // Calls do without.
+        if config.profiler("exceptions").is_some() {
+            wanted = wanted.union(EventMask::EVENT_PIPE);
+        }
+    }
+    // Forbids the detach for ever. Full collection events (GC) forbid the concurrent collector until then; only the
+    // profiler that cannot do without them asks for them, and only the main one may.
+    let rewrites = Rewriting::of(config) == Rewriting::On;
+    let never = if rewrites { EventMask::NONE } else { EventMask::ENABLE_REJIT };
+    let legal = if config.launched { wanted } else { both(wanted, EventMask::AFTER_ATTACH) };
+    let legal = if notify_only { both(legal, EventMask::NOTIFICATION_ONLY) } else { legal };
+    legal.without(never)
 }
 
 /// Remembers when this thread began to compile a method, maybe within the compilation of another one.
@@ -285,36 +287,37 @@ impl ProfilerCallback for Entry {
             agent.survivors.resumed(now);
         }
         if let Some(agent) = self.running() {
-            Self::work(agent, RuntimeWorkKind::Suspended, start);
+            Self::work(&agent, RuntimeWorkKind::Suspended, start);
         }
     }
 
     fn garbage_collection_started(&self, _: &CallbackCx<'_>, collected: CollectedGenerations<'_>, reason: GcReason) {
         let now = clock::monotonic();
         self.collecting.store(now, Relaxed);
+        self.sessions.collection_begins();
         if let Some(agent) = self.agent() {
             let suspended = self.suspended.load(Relaxed);
             let suspended = if suspended == 0 { now } else { suspended };
             agent.heap.collection_started(collected, reason, suspended);
-            agent.survivors.collection_started(agent, collected, reason, suspended);
+            agent.survivors.collection_started(&agent, collected, reason, suspended);
         }
     }
 
     fn moved_references2(&self, _cx: &CallbackCx<'_>, ranges: MovedRanges<'_, usize>) {
-        if let Some(agent) = self.agent() {
+        if let Some(agent) = self.sessions.in_collection() {
             agent.survivors.moved(ranges);
         }
     }
 
     fn root_references2(&self, _cx: &CallbackCx<'_>, roots: Roots<'_>) {
-        if let Some(agent) = self.agent() {
+        if let Some(agent) = self.sessions.in_collection() {
             agent.heap.roots(agent, roots);
             agent.survivors.roots(agent, roots);
         }
     }
 
     fn conditional_weak_table_element_references(&self, _cx: &CallbackCx<'_>, references: DependentReferences<'_>) {
-        if let Some(agent) = self.agent() {
+        if let Some(agent) = self.sessions.in_collection() {
             agent.heap.dependent(agent, references);
             agent.survivors.dependent(agent, references);
         }
@@ -327,7 +330,7 @@ impl ProfilerCallback for Entry {
         class: ClassId,
         references: &[RawObjectId],
     ) -> bool {
-        self.agent().is_some_and(|agent| {
+        self.sessions.in_collection().is_some_and(|agent| {
             agent.heap.object(agent, object, class, references)
                 || agent.survivors.object(agent, object, class, references)
         })
@@ -335,12 +338,13 @@ impl ProfilerCallback for Entry {
 
     fn garbage_collection_finished(&self, _cx: &CallbackCx<'_>) {
         if let Some(agent) = self.agent() {
-            agent.heap.collection_finished(agent);
-            agent.survivors.collection_finished(agent);
+            agent.heap.collection_finished(&agent);
+            agent.survivors.collection_finished(&agent);
         }
+        self.sessions.collection_ends();
         let start = self.collecting.swap(0, Relaxed);
         if let Some(agent) = self.running() {
-            Self::work(agent, RuntimeWorkKind::Gc, start);
+            Self::work(&agent, RuntimeWorkKind::Gc, start);
         }
     }
 
@@ -492,20 +496,20 @@ impl ProfilerCallback for Entry {
 
     fn event_pipe_event_delivered(&self, _cx: &CallbackCx<'_>, event: DeliveredEvent<'_>) {
         if let Some(agent) = self.running() {
-            exception_events::on_event(agent, event.id, event.data);
+            exception_events::on_event(&agent, event.id, event.data);
         }
     }
 
     fn exception_thrown(&self, _cx: &CallbackCx<'_>, exception: ObjectId<'_>) {
         if let Some(agent) = self.running() {
-            let context = Context::new(agent);
+            let context = Context::new(&agent);
             agent.each_collector(|collector| collector.exception_thrown(&context, Object(exception.address())));
         }
     }
 
     fn exception_catcher_enter(&self, _cx: &CallbackCx<'_>, function: FunctionId, exception: ObjectId<'_>) {
         if let Some(agent) = self.running() {
-            let context = Context::new(agent);
+            let context = Context::new(&agent);
             agent.each_collector(|collector| {
                 collector.exception_caught(&context, Function(function.0), Object(exception.address()));
             });

@@ -11,6 +11,7 @@
 use crate::calls;
 use crate::os::map::Zeroed;
 use crate::os::threads::{current_tid, is_gone};
+use crate::pending::{Begun, Pending};
 use instrument::{Manager, Probes};
 use std::cell::Cell;
 use std::ptr::{null, null_mut};
@@ -46,10 +47,14 @@ static SHARDS: [AtomicPtr<Shard>; MOST_SHARDS] = [const { AtomicPtr::new(null_mu
 static MEMORY: AtomicUsize = AtomicUsize::new(0);
 /// Calls that are not counted: in threads without a shard, and those for which there was no memory.
 static LOST: AtomicU64 = AtomicU64::new(0);
+/// Asynchronous calls that have not ended.
+static PENDING: Pending = Pending::new();
 
 thread_local! {
     // Without a destructor: the library may be asked on threads of the target that are about to end.
     static SHARD: Cell<*const Shard> = const { Cell::new(null()) };
+    /// The asynchronous call that begins on this thread: slot + 1, and when.
+    static BEGUN: Cell<(u32, u64)> = const { Cell::new((0, 0)) };
 }
 
 /// What is known of the calls of a method on one thread.
@@ -82,11 +87,19 @@ pub fn probes() -> Probes {
         count: count as extern "C" fn(u32) as usize,
         enter: enter as extern "C" fn(u32) -> i64 as usize,
         leave: leave as extern "C" fn(u32, i64, i32) as usize,
+        begin_async: begin_async as extern "C" fn(u32) as usize,
+        resume_async: resume_async as extern "C" fn(u32) -> i64 as usize,
+        end_async: end_async as extern "C" fn(u32, i64, i32) as usize,
+        pending: pending as extern "C" fn(u32, i64, u32) as usize,
+        completed: completed as extern "C" fn(u32, u32, i32) as usize,
     }
 }
 
 /// From now on calls are counted, or not.
 pub fn switch(on: bool) {
+    if on {
+        PENDING.clear();
+    }
     ON.store(on, Relaxed);
 }
 
@@ -113,14 +126,7 @@ extern "C" fn enter(slot: u32) -> i64 {
     if !ON.load(Relaxed) {
         return 0;
     }
-    let Some(block) = shard().and_then(|shard| shard.block(slot)) else {
-        lost();
-        return 0;
-    };
-    let calls = block.calls.load(Relaxed);
-    block.calls.store(calls.wrapping_add(1), Relaxed);
-    let one_in = ONE_IN.get(slot as usize).map_or(0, |place| place.load(Relaxed));
-    if one_in > 1 && !calls.is_multiple_of(u64::from(one_in)) {
+    if !begins(slot) {
         return 0;
     }
     let now = calls::ticks();
@@ -139,10 +145,76 @@ extern "C" fn leave(slot: u32, entered: i64, failed: i32) {
     if !ON.load(Relaxed) {
         return;
     }
-    let Some(block) = shard().and_then(|shard| shard.block(slot)) else { return };
-    let taken = now.saturating_sub(entered.cast_unsigned());
+    ends(slot, now.saturating_sub(entered.cast_unsigned()), failed != 0);
+}
+
+/// See [`Probes::begin_async`].
+extern "C" fn begin_async(slot: u32) {
+    if ON.load(Relaxed) && begins(slot) {
+        let _ = BEGUN.try_with(|begun| begun.set((slot.wrapping_add(1), calls::ticks())));
+    }
+}
+
+/// See [`Probes::resume_async`].
+extern "C" fn resume_async(slot: u32) -> i64 {
+    let begun = BEGUN.try_with(|begun| match begun.get() {
+        (of, time) if of == slot.wrapping_add(1) => {
+            begun.set((0, 0));
+            time
+        }
+        _ => 0,
+    });
+    begun.unwrap_or(0).cast_signed()
+}
+
+/// See [`Probes::end_async`].
+extern "C" fn end_async(slot: u32, begun: i64, failed: i32) {
+    if ON.load(Relaxed) {
+        ends(slot, calls::ticks().saturating_sub(begun.cast_unsigned()), failed != 0);
+    }
+}
+
+/// See [`Probes::pending`].
+extern "C" fn pending(slot: u32, begun: i64, task: u32) {
+    if !ON.load(Relaxed) {
+        return;
+    }
+    let begun = begun.cast_unsigned();
+    match PENDING.begin(slot, task, begun) {
+        Begun::Waits => {}
+        Begun::IsOver { time, failed } => ends(slot, time.saturating_sub(begun), failed),
+        Begun::NoRoom => lost(),
+    }
+}
+
+/// See [`Probes::completed`].
+extern "C" fn completed(slot: u32, task: u32, failed: i32) {
+    if !ON.load(Relaxed) {
+        return;
+    }
+    let now = calls::ticks();
+    if let Some(begun) = PENDING.end(slot, task, now, failed != 0) {
+        ends(slot, now.saturating_sub(begun), failed != 0);
+    }
+}
+
+/// Counts a call. Whether it is timed.
+fn begins(slot: u32) -> bool {
+    let Some(block) = shard().and_then(|shard| shard.block(slot)) else {
+        lost();
+        return false;
+    };
+    let calls = block.calls.load(Relaxed);
+    block.calls.store(calls.wrapping_add(1), Relaxed);
+    let one_in = ONE_IN.get(slot as usize).map_or(0, |place| place.load(Relaxed));
+    one_in <= 1 || calls.is_multiple_of(u64::from(one_in))
+}
+
+/// A timed call has ended.
+fn ends(slot: u32, taken: u64, failed: bool) {
+    let Some(block) = shard().and_then(|shard| shard.block(slot)) else { return lost() };
     add(&block.timed, 1);
-    if failed != 0 {
+    if failed {
         add(&block.failed, 1);
     }
     add(&block.ticks, taken);
@@ -293,12 +365,13 @@ pub fn totals(slot: u32) -> Totals {
     for shard in shards() {
         totals.calls += shard.count_there(slot).unwrap_or(0);
         let Some(block) = shard.block_there(slot) else { continue };
-        let calls = block.calls.load(Relaxed);
-        if calls == 0 {
+        // Asynchronous calls may begin on one thread and end on another.
+        let (calls, timed) = (block.calls.load(Relaxed), block.timed.load(Relaxed));
+        if calls == 0 && timed == 0 {
             continue;
         }
         totals.calls += calls;
-        totals.timed += block.timed.load(Relaxed);
+        totals.timed += timed;
         totals.failed += block.failed.load(Relaxed);
         totals.ticks += block.ticks.load(Relaxed);
         totals.longest = totals.longest.max(block.longest.swap(0, Relaxed));

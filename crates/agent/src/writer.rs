@@ -4,6 +4,7 @@ use crate::agent::{Agent, Phase};
 use crate::allocated;
 use crate::calls;
 use crate::counters::Counters;
+use crate::door;
 use crate::exception_events::{self, Storm};
 use crate::instrumentation;
 use crate::os::connection::{Connection, Incoming};
@@ -13,10 +14,10 @@ use crate::os::{clock, tasks};
 use crate::queue::Event;
 use crate::resolver::Resolver;
 use crate::traced_reader;
-use corprof::EventMask;
 use corprof::ids::{ClassId, FunctionId, ModuleId};
 use corprof::metadata::token::MethodDef;
 use instrument::State;
+use profilers::trace::Rewriting;
 use profilers::{CallbackSample, Class, FlushCx};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -66,11 +67,7 @@ pub fn run(agent: &Arc<Agent>) {
     if !agent.is_hooked() && agent.may_leave() {
         agent.detach();
     } else {
-        // Without events the runtime does no work for us. Should it refuse, the callbacks find a stopped session. What it
-        // never takes back stays.
-        let (low, high) = agent.event_mask;
-        let (stays_low, stays_high) = (EventMask::IMMUTABLE.low(), EventMask::IMMUTABLE.high());
-        let _ = agent.runtime.info().set_event_mask(EventMask::from_words(low & stays_low, high & stays_high));
+        door::idle(agent);
     }
 }
 
@@ -192,7 +189,9 @@ impl<'a> Writer<'a> {
                         self.drain()?;
                         self.put(Record::Flushed)?;
                     }
-                    Control::Instrument { rules, dry } => agent.instrumentation.apply(rules, dry),
+                    Control::Instrument(rules) => {
+                        agent.instrumentation.apply(rules, Rewriting::of(&agent.config) != Rewriting::On);
+                    }
                     Control::Stop => return Ok(ByeReason::Stopped),
                 }
             }

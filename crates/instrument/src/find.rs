@@ -15,6 +15,8 @@ pub struct Found {
     pub method: MethodDef,
     /// Place of the rule in [`RuleSet::rules`].
     pub rule: usize,
+    /// `MoveNext` of its state machine, if it is asynchronous.
+    pub machine: Option<MethodDef>,
     /// Why it cannot be instrumented, as far as its metadata tells.
     pub refusal: Option<Refusal>,
 }
@@ -59,7 +61,8 @@ pub fn find(names: &NameResolver, module: ModuleId, rules: &RuleSet) -> Result<V
             } else {
                 refusal(&metadata, method, props.attributes, props.implementation, props.code_rva)
             };
-            found.push(Found { method, rule, refusal });
+            let machine = machine(&metadata, type_def, method);
+            found.push(Found { method, rule, machine, refusal });
         }
     }
     Ok(found)
@@ -159,6 +162,22 @@ fn attributes(metadata: &Metadata, owners: [Token; 2]) -> Option<Vec<String>> {
         }
     }
     Some(all)
+}
+
+/// `MoveNext` of the state machine of an asynchronous method. An attribute of the method names the machine, which is nested in the same type.
+fn machine(metadata: &Metadata, type_def: TypeDef, method: MethodDef) -> Option<MethodDef> {
+    const ATTRIBUTE: &str = "System.Runtime.CompilerServices.AsyncStateMachineAttribute";
+    let blob = metadata.custom_attribute_named(method, ATTRIBUTE).ok()??;
+    // Two bytes of prolog, then the full name of the type, behind its length: ECMA-335 II.23.3.
+    let (length, text) = match blob.get(2..)? {
+        [short @ 0..0x80, text @ ..] => (usize::from(*short), text),
+        [high @ 0x80..0xc0, low, text @ ..] => (usize::from(*high & 0x3f) << 8 | usize::from(*low), text),
+        _ => return None,
+    };
+    let name = std::str::from_utf8(text.get(..length)?).ok()?;
+    let name = name.split(',').next()?.rsplit('+').next()?.replace('\\', "");
+    let machine = metadata.find_type_def(&name, Some(type_def.into())).ok()??;
+    metadata.methods_named(machine, "MoveNext").ok()?.next()?.ok()
 }
 
 /// Why a method cannot be instrumented, as far as its row in metadata tells.

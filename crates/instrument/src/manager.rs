@@ -1,6 +1,8 @@
 //! Which methods are instrumented, and what the runtime knows of it.
 
+use crate::asynchronous::{self, Source};
 use crate::{Found, Probes, Refusal, Scope, Template, find, rewrite};
+use cil::Edited;
 use corprof::abi::{COR_IL_MAP, COR_PRF_MODULE_FLAGS, COR_PRF_REJIT_FLAGS};
 use corprof::control::FunctionControl;
 use corprof::ids::{FunctionId, ModuleId, ReJitId};
@@ -10,7 +12,7 @@ use corprof::{HResult, NameResolver};
 use rules::{Action, RuleSet};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// How far a method is.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,10 +53,13 @@ pub struct Change {
 
 #[derive(Debug)]
 struct Installed {
+    /// The method that this is done for: itself, or the asynchronous one whose machine it runs.
     method: Method,
     /// The new body and its map, until the runtime has taken them.
-    prepared: Option<(Vec<u8>, Vec<COR_IL_MAP>)>,
+    prepared: Option<Prepared>,
 }
+
+type Prepared = (Vec<u8>, Vec<COR_IL_MAP>);
 
 type Key = (ModuleId, MethodDef);
 
@@ -74,6 +79,7 @@ pub struct Manager {
     info: ProfilerInfo,
     names: NameResolver,
     probes: Probes,
+    tasks_have_ids: OnceLock<bool>,
     /// Held for a look only: callbacks wait for it.
     known: Mutex<Known>,
 }
@@ -87,7 +93,7 @@ impl Manager {
     /// Nothing is instrumented. The runtime must have accepted `ENABLE_REJIT`.
     #[must_use]
     pub fn new(info: ProfilerInfo, probes: Probes) -> Self {
-        Self { names: NameResolver::new(info.clone()), info, probes, known: Mutex::default() }
+        Self { names: NameResolver::new(info.clone()), info, probes, tasks_have_ids: OnceLock::new(), known: Mutex::default() }
     }
 
     /// Names of methods.
@@ -110,18 +116,26 @@ impl Manager {
             }
             let scope = match self.refusal_of(module) {
                 Some(refusal) => Err(refusal),
+                None if dry => Scope::look(&self.info, module),
                 None => Scope::open(&self.info, module),
             };
-            let mut asked = Vec::new();
-            for found in found {
-                let change = self.prepare(module, found, rules, scope.as_ref(), dry);
+            // What runs for an asynchronous method is not a method of its own.
+            let is_timed = |found: &&Found| template(rules, found.rule) == Template::Time && found.refusal.is_none();
+            let machines: HashSet<MethodDef> = found.iter().filter(is_timed).filter_map(|found| found.machine).collect();
+            let (mut asked, mut keys) = (Vec::new(), Vec::new());
+            for found in found.into_iter().filter(|found| !machines.contains(&found.method)) {
+                let change = self.prepare(module, found, rules, scope.as_ref(), dry, &mut keys);
                 match change.state {
                     State::Requested => asked.push(change),
                     _ => changes.push(change),
                 }
             }
-            for part in asked.chunks_mut(Self::AT_A_TIME) {
-                self.request(part);
+            if let Err(refusal) = self.request(&keys) {
+                let mut known = self.known();
+                for change in &mut asked {
+                    change.state = State::Refused(refusal.clone());
+                    known.installed.retain(|_, installed| installed.method != change.method);
+                }
             }
             changes.append(&mut asked);
         }
@@ -146,86 +160,103 @@ impl Manager {
         rules: &RuleSet,
         scope: Result<&Scope, &Refusal>,
         dry: bool,
+        asked: &mut Vec<Key>,
     ) -> Change {
-        let template = match rules.rules().get(found.rule).map(|rule| rule.action) {
-            Some(Action::Count) => Template::Count,
-            _ => Template::Time,
-        };
+        let template = template(rules, found.rule);
         let mut method = Method { module, method: found.method, rule: found.rule, slot: None, template };
-        match self.body(&mut method, found.refusal, scope, dry) {
-            Ok(state) => Change { method, state },
-            Err(refusal) => Change { method, state: State::Refused(refusal) },
+        let bodies = match self.bodies(&mut method, &found, scope) {
+            Ok(bodies) => bodies,
+            Err(refusal) => return Change { method, state: State::Refused(refusal) },
+        };
+        if dry {
+            return Change { method, state: State::Possible };
         }
+        let mut known = self.known();
+        for (key, prepared) in bodies {
+            known.installed.insert(key, Installed { method, prepared: Some(prepared) });
+            asked.push(key);
+        }
+        Change { method, state: State::Requested }
     }
 
-    fn body(
+    /// The new bodies for a method: its own, and that of its state machine if it is asynchronous.
+    fn bodies(
         &self,
         method: &mut Method,
-        refusal: Option<Refusal>,
+        found: &Found,
         scope: Result<&Scope, &Refusal>,
-        dry: bool,
-    ) -> Result<State, Refusal> {
-        if let Some(refusal) = refusal {
-            return Err(refusal);
+    ) -> Result<Vec<(Key, Prepared)>, Refusal> {
+        if let Some(refusal) = &found.refusal {
+            return Err(refusal.clone());
         }
         let scope = scope.map_err(Refusal::clone)?;
-        let key = (method.module, method.method);
+        let module = method.module;
+        let machine = found.machine.filter(|_| method.template == Template::Time);
         let slot = {
             let mut known = self.known();
-            if known.installed.contains_key(&key) {
+            let mut keys = [Some(found.method), machine].into_iter().flatten().map(|of| (module, of));
+            if keys.any(|key| known.installed.contains_key(&key)) {
                 return Err(Refusal::Taken);
             }
-            known.slot(key).ok_or(Refusal::TooMany(Self::MOST))?
+            known.slot((module, found.method)).ok_or(Refusal::TooMany(Self::MOST))?
         };
-        let body = self.info.il_function_body(method.module, method.method)?;
-        let mut name = String::new();
-        let signature = scope.metadata().method_into(method.method, &mut name)?.signature;
-        let edited = rewrite(scope, body, signature, method.template, slot, &self.probes)?;
-        let bytes = edited.body.encode()?;
+        let signature = |of| Ok::<_, Refusal>(scope.metadata().method_into(of, &mut String::new())?.signature);
+        let source = |of| Ok::<_, Refusal>(Source { body: self.info.il_function_body(module, of)?, signature: signature(of)? });
+        let own = source(found.method)?;
+        let bodies = match machine {
+            Some(_) if !self.tasks_have_ids() => return Err(Refusal::TrimmedTask),
+            Some(machine) => {
+                let both = asynchronous::rewrite(scope, own, source(machine)?, slot, &self.probes)?;
+                vec![((module, found.method), prepared(&both.method)?), ((module, machine), prepared(&both.machine)?)]
+            }
+            None => {
+                let edited = rewrite(scope, own.body, own.signature, method.template, slot, &self.probes)?;
+                vec![((module, found.method), prepared(&edited)?)]
+            }
+        };
         method.slot = Some(slot);
-        if dry {
-            return Ok(State::Possible);
-        }
-        let map = edited.offsets.iter();
-        let map = map.map(|pair| COR_IL_MAP { old_offset: pair.old, new_offset: pair.new, accurate: 1 }).collect();
-        self.known().installed.insert(key, Installed { method: *method, prepared: Some((bytes, map)) });
-        Ok(State::Requested)
+        Ok(bodies)
+    }
+
+    /// Whether the core library was not trimmed of what tells tasks apart.
+    fn tasks_have_ids(&self) -> bool {
+        *self.tasks_have_ids.get_or_init(|| {
+            let modules = self.info.modules().into_iter().flatten();
+            let mut known = modules.filter_map(|module| self.info.module_metadata(module.ok()?.non_null()?).ok());
+            // It is loaded before everything else.
+            known.next().is_some_and(|core| asynchronous::tasks_have_ids(&core))
+        })
     }
 
     /// Asks for the new bodies.
-    fn request(&self, changes: &mut [Change]) {
-        let methods: Vec<ModuleMethod> = changes.iter().map(|change| module_method(&change.method)).collect();
-        let asked = match self.info.request_rejit_with_inliners(COR_PRF_REJIT_FLAGS::BLOCK_INLINING, &methods) {
-            Err(corprof::Error::NeedsRuntime { .. }) => self.info.request_rejit(&methods),
-            answer => answer,
-        };
-        let Err(error) = asked else { return };
-        let refusal = match error {
-            corprof::Error::Hr { hresult, .. } => Refusal::Runtime(hresult),
-            error => Refusal::Unreadable(error.to_string()),
-        };
-        let mut known = self.known();
-        for change in changes {
-            known.installed.remove(&(change.method.module, change.method.method));
-            change.state = State::Refused(refusal.clone());
+    fn request(&self, keys: &[Key]) -> Result<(), Refusal> {
+        for part in keys.chunks(Self::AT_A_TIME) {
+            let methods: Vec<ModuleMethod> = part.iter().map(module_method).collect();
+            let asked = match self.info.request_rejit_with_inliners(COR_PRF_REJIT_FLAGS::BLOCK_INLINING, &methods) {
+                Err(corprof::Error::NeedsRuntime { .. }) => self.info.request_rejit(&methods),
+                answer => answer,
+            };
+            asked.map_err(|error| match error {
+                corprof::Error::Hr { hresult, .. } => Refusal::Runtime(hresult),
+                error => Refusal::Unreadable(error.to_string()),
+            })?;
         }
+        Ok(())
     }
 
     /// Puts original bodies back: of the methods for which `of` holds. Calls that are under way end as they began.
     pub fn revert(&self, of: impl Fn(&Method) -> bool) -> Vec<Change> {
-        let gone: Vec<Installed> = {
-            let mut known = self.known();
-            let keys: Vec<Key> =
-                known.installed.iter().filter(|(_, installed)| of(&installed.method)).map(|(key, _)| *key).collect();
-            keys.iter().filter_map(|key| known.installed.remove(key)).collect()
-        };
+        let gone: Vec<(Key, Installed)> = self.known().installed.extract_if(|_, installed| of(&installed.method)).collect();
         let mut changes = Vec::with_capacity(gone.len());
         for part in gone.chunks(Self::AT_A_TIME) {
-            let methods: Vec<ModuleMethod> = part.iter().map(|installed| module_method(&installed.method)).collect();
+            let methods: Vec<ModuleMethod> = part.iter().map(|(key, _)| module_method(key)).collect();
             let answers = self.info.request_revert(&methods);
-            for (index, installed) in part.iter().enumerate() {
+            for (index, (key, installed)) in part.iter().enumerate() {
+                // A method is told of once, also if it has a state machine.
+                if key.1 != installed.method.method {
+                    continue;
+                }
                 let failed = match &answers {
-                    // One whose module was unloaded is as good as reverted.
                     Ok(answers) => answers.get(index).and_then(|answer| answer.ok().err()),
                     Err(corprof::Error::Hr { hresult, .. }) => Some(*hresult),
                     Err(_) => None,
@@ -249,12 +280,15 @@ impl Manager {
         if failures.is_empty() {
             return Vec::new();
         }
-        let mut why: HashMap<Key, Refusal> = failures.into_iter().collect();
-        let keys: HashSet<Key> = why.keys().copied().collect();
-        let mut changes = self.revert(|method| keys.contains(&(method.module, method.method)));
+        let why: HashMap<Method, Refusal> = {
+            let known = self.known();
+            let failures = failures.into_iter();
+            failures.filter_map(|(key, refusal)| Some((known.installed.get(&key)?.method, refusal))).collect()
+        };
+        let mut changes = self.revert(|method| why.contains_key(method));
         for change in &mut changes {
-            if let Some(refusal) = why.remove(&(change.method.module, change.method.method)) {
-                change.state = State::Refused(refusal);
+            if let Some(refusal) = why.get(&change.method) {
+                change.state = State::Refused(refusal.clone());
             }
         }
         changes
@@ -327,6 +361,19 @@ impl Known {
     }
 }
 
-fn module_method(method: &Method) -> ModuleMethod {
-    ModuleMethod { module: method.module, method: method.method }
+fn module_method(&(module, method): &Key) -> ModuleMethod {
+    ModuleMethod { module, method }
+}
+
+fn template(rules: &RuleSet, rule: usize) -> Template {
+    match rules.rules().get(rule).map(|rule| rule.action) {
+        Some(Action::Count) => Template::Count,
+        _ => Template::Time,
+    }
+}
+
+fn prepared(edited: &Edited) -> Result<Prepared, Refusal> {
+    let map = edited.offsets.iter();
+    let map = map.map(|pair| COR_IL_MAP { old_offset: pair.old, new_offset: pair.new, accurate: 1 });
+    Ok((edited.body.encode()?, map.collect()))
 }

@@ -18,14 +18,26 @@ pub struct Probes {
     pub enter: usize,
     /// `fn(slot: u32, entered: i64, failed: i32)`: the call ends; `failed` is 1 if it does so by an exception.
     pub leave: usize,
+    /// `fn(slot: u32)`: an asynchronous method is called; the first run of its state machine follows on this thread.
+    pub begin_async: usize,
+    /// `fn(slot: u32) -> i64`: a state machine runs. The answer is 0 unless this is the first run of a call that is timed.
+    pub resume_async: usize,
+    /// `fn(slot: u32, begun: i64, failed: i32)`: the first run ends the task.
+    pub end_async: usize,
+    /// `fn(slot: u32, begun: i64, task: i32)`: the first run ends, and its task does not. It may have ended in the meantime.
+    pub pending: usize,
+    /// `fn(slot: u32, task: i32, failed: i32)`: a later run is about to end its task.
+    pub completed: usize,
 }
 
 impl Probes {
-    /// Signatures of the functions, as blobs of stand-alone signatures: (int32) → void, (int32) → int64, (int32, int64, int32) → void.
+    /// Signatures of the functions, as blobs of stand-alone signatures: (int32) → void, (int32) → int64,
+    /// (int32, int64, int32) → void, (int32, int32, int32) → void.
     /// Source: ECMA-335 II.23.2.3.
     pub(crate) const COUNT: &[u8] = &[0x00, 1, 0x01, 0x08];
     pub(crate) const ENTER: &[u8] = &[0x00, 1, 0x0a, 0x08];
     pub(crate) const LEAVE: &[u8] = &[0x00, 3, 0x01, 0x08, 0x0a, 0x08];
+    pub(crate) const COMPLETED: &[u8] = &[0x00, 3, 0x01, 0x08, 0x08, 0x08];
 }
 
 /// Calls the function at an address; the arguments are on the stack.

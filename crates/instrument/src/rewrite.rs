@@ -1,5 +1,6 @@
 //! New bodies: the original one with calls of probes.
 
+use crate::asynchronous::Source;
 use crate::probes::{self, Probes};
 use crate::{Refusal, Scope};
 use cil::{
@@ -31,8 +32,18 @@ pub fn rewrite(
     slot: u32,
     probes: &Probes,
 ) -> Result<Edited, Refusal> {
-    let body = MethodBody::parse(body)?;
-    let signature = MethodSig::decode(signature)?;
+    let (mut editor, signature) = open(scope, Source { body, signature })?;
+    match template {
+        Template::Count => count(scope, &mut editor, slot, probes)?,
+        Template::Time => time(scope, &mut editor, &signature, slot, probes)?,
+    }
+    finish(scope, &editor, &signature)
+}
+
+/// Reads a body to change it.
+pub(crate) fn open(scope: &Scope, source: Source<'_>) -> Result<(MethodEditor, MethodSig), Refusal> {
+    let body = MethodBody::parse(source.body)?;
+    let signature = MethodSig::decode(source.signature)?;
     if signature.convention.kind() == cil::CallingConvention::VARARG {
         return Err(Refusal::VariableArguments);
     }
@@ -40,30 +51,30 @@ pub fn rewrite(
         Some(token) => Some(scope.metadata().signature(Signature::from_raw(token.0))?),
         None => None,
     };
-    let mut editor = MethodEditor::new(&body, locals)?;
-    match template {
-        Template::Count => count(scope, &mut editor, slot, probes)?,
-        Template::Time => time(scope, &mut editor, &signature, slot, probes)?,
-    }
+    Ok((MethodEditor::new(&body, locals)?, signature))
+}
+
+/// Lays the new body out and proves its structure.
+pub(crate) fn finish(scope: &Scope, editor: &MethodEditor, signature: &MethodSig) -> Result<Edited, Refusal> {
     let effect = signature.call_effect();
-    let count = match editor.local_signature() {
+    let locals = match editor.local_signature() {
         Some(blob) => cil::count_locals(&blob)?,
         None => 0,
     };
     let arguments = effect.parameters.saturating_add(u16::from(effect.has_this));
-    let shape = MethodShape { arguments, locals: count, returns: effect.returns };
+    let shape = MethodShape { arguments, locals, returns: effect.returns };
     Ok(editor.finish_verified(shape, scope, &mut Verifier::default())?)
 }
 
 /// In front of the first instruction, and of no loop that comes back to it.
-fn begin(editor: &mut MethodEditor, code: impl IntoIterator<Item = NewInstruction>) {
+pub(crate) fn begin(editor: &mut MethodEditor, code: impl IntoIterator<Item = NewInstruction>) {
     let first = editor.first();
     for instruction in code {
         editor.insert_before(first, instruction);
     }
 }
 
-fn slot_of(slot: u32) -> NewInstruction {
+pub(crate) fn slot_of(slot: u32) -> NewInstruction {
     NewInstruction::ldc_i4(slot.cast_signed())
 }
 

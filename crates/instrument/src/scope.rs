@@ -7,17 +7,30 @@ use corprof::ids::ModuleId;
 use corprof::info::ProfilerInfo;
 use corprof::metadata::token::{MemberRef, MethodDef, MethodSpec, Signature};
 use corprof::metadata::{Metadata, MetadataEmit};
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
+
+/// Where additions go.
+#[derive(Debug)]
+enum Additions {
+    /// Into the metadata.
+    Made(MetadataEmit),
+    /// Nowhere: tokens from [`PRETENDED`] on, with the signatures that they would have.
+    Pretended(RefCell<Vec<Vec<u8>>>),
+}
+
+/// The first row that no table has.
+const PRETENDED: u32 = 0x00f0_0000;
 
 /// The metadata of a module whose methods are rewritten.
 #[derive(Debug)]
 pub struct Scope {
     module: ModuleId,
     metadata: Metadata,
-    emit: MetadataEmit,
+    additions: Additions,
     count: OnceCell<Token>,
     enter: OnceCell<Token>,
     leave: OnceCell<Token>,
+    completed: OnceCell<Token>,
 }
 
 impl Scope {
@@ -26,11 +39,23 @@ impl Scope {
     /// # Errors
     /// The module is gone, or has no metadata that can be extended.
     pub fn open(info: &ProfilerInfo, module: ModuleId) -> Result<Self, Refusal> {
-        let emit = info.module_metadata_emit(module).map_err(|error| Refusal::Metadata(error.to_string()))?;
+        let emit = info.module_metadata_emit(module).map_err(added)?;
         // What was added is only seen through the same object.
-        let metadata = emit.metadata().map_err(|error| Refusal::Metadata(error.to_string()))?;
-        let [count, enter, leave] = [const { OnceCell::new() }; 3];
-        Ok(Self { module, metadata, emit, count, enter, leave })
+        let metadata = emit.metadata().map_err(added)?;
+        Ok(Self::new(module, metadata, Additions::Made(emit)))
+    }
+
+    /// As [`Self::open`], for bodies that are only made to see whether they can be: nothing is added.
+    ///
+    /// # Errors
+    /// The module is gone, or has no metadata.
+    pub fn look(info: &ProfilerInfo, module: ModuleId) -> Result<Self, Refusal> {
+        Ok(Self::new(module, info.module_metadata(module)?, Additions::Pretended(RefCell::default())))
+    }
+
+    fn new(module: ModuleId, metadata: Metadata, additions: Additions) -> Self {
+        let [count, enter, leave, completed] = [const { OnceCell::new() }; 4];
+        Self { module, metadata, additions, count, enter, leave, completed }
     }
 
     /// Which module.
@@ -47,8 +72,10 @@ impl Scope {
 
     /// A token for a signature of locals, or of a function that is called by its address. One that is there already is found again.
     pub(crate) fn signature(&self, blob: &[u8]) -> Result<Token, Refusal> {
-        let token = self.emit.token_from_signature(blob).map_err(|error| Refusal::Metadata(error.to_string()))?;
-        Ok(token.into())
+        match &self.additions {
+            Additions::Made(emit) => emit.token_from_signature(blob).map(Into::into).map_err(added),
+            Additions::Pretended(made) => Ok(pretend(made, TokenKind::Signature, blob)),
+        }
     }
 
     fn remembered(&self, cell: &OnceCell<Token>, blob: &[u8]) -> Result<Token, Refusal> {
@@ -69,14 +96,57 @@ impl Scope {
         self.remembered(&self.enter, Probes::ENTER)
     }
 
+    /// A token for a member of another type. One that is there already is found again.
+    pub(crate) fn member(&self, parent: Token, name: &str, signature: &[u8]) -> Result<Token, Refusal> {
+        let known = self.metadata.member_refs(parent).filter_map(|member| member.ok()).find(|member| {
+            let props = self.metadata.member_ref_props(*member);
+            props.is_ok_and(|props| props.name == name && props.signature == signature)
+        });
+        match (known, &self.additions) {
+            (Some(known), _) => Ok(known.into()),
+            (None, Additions::Made(emit)) => {
+                emit.define_member_ref(parent, name, signature).map(Into::into).map_err(added)
+            }
+            (None, Additions::Pretended(made)) => Ok(pretend(made, TokenKind::MemberRef, signature)),
+        }
+    }
+
+    /// A token for a type of another assembly. One that is there already is found again.
+    pub(crate) fn type_ref(&self, scope: Token, name: &str) -> Result<Token, Refusal> {
+        match (self.metadata.find_type_ref(scope, name)?, &self.additions) {
+            (Some(known), _) => Ok(known.into()),
+            (None, Additions::Made(emit)) => emit.define_type_ref(scope, name).map(Into::into).map_err(added),
+            (None, Additions::Pretended(made)) => Ok(pretend(made, TokenKind::TypeRef, &[])),
+        }
+    }
+
+    /// Signature of [`Probes::completed`].
+    pub(crate) fn completed(&self) -> Result<Token, Refusal> {
+        self.remembered(&self.completed, Probes::COMPLETED)
+    }
+
     /// Signature of [`Probes::leave`].
     pub(crate) fn leave(&self) -> Result<Token, Refusal> {
         self.remembered(&self.leave, Probes::LEAVE)
     }
 }
 
+/// A token for what would be added.
+fn pretend(made: &RefCell<Vec<Vec<u8>>>, kind: TokenKind, signature: &[u8]) -> Token {
+    let mut made = made.borrow_mut();
+    made.push(signature.to_vec());
+    Token::new(kind, PRETENDED + made.len() as u32 - 1)
+}
+
+fn added(error: corprof::Error) -> Refusal {
+    Refusal::Metadata(error.to_string())
+}
+
 impl Tokens for Scope {
     fn call_effect(&self, token: Token) -> Option<CallEffect> {
+        if let (Additions::Pretended(made), Some(index)) = (&self.additions, token.rid().checked_sub(PRETENDED)) {
+            return call_effect(made.borrow().get(index as usize)?).ok();
+        }
         let metadata = &self.metadata;
         let blob = match token.kind()? {
             TokenKind::MethodDef => metadata.method_into(MethodDef::from_raw(token.0), &mut String::new()).ok()?.signature,

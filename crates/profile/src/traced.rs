@@ -121,6 +121,16 @@ impl Traced {
     }
 }
 
+impl TracedMethod {
+    /// Why it was left alone, if it was.
+    pub fn refusal(&self) -> Option<&str> {
+        match &self.state {
+            InstrumentState::Refused(why) => Some(why),
+            _ => None,
+        }
+    }
+}
+
 impl CallStats {
     /// Nanoseconds that a share of the timed calls did not exceed, from 0 to 1; `None` if none was timed. Exact to 3 %: that is half of a
     /// bucket.

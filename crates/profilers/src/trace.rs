@@ -1,6 +1,7 @@
 //! `trace`: calls of chosen methods, by code that is put into them while they run.
 
-use crate::{Collector, ProfilerSpec, Settings, ValueSpec};
+use crate::{Collector, ParamKind, ParamSpec, ProfilerSpec, Settings, ValueSpec};
+use wire::SessionConfig;
 
 /// What it is.
 pub const SPEC: ProfilerSpec = ProfilerSpec {
@@ -12,13 +13,40 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         this: the agent stays in the process, idle, until the process ends. Only as the one main profiler. Started by clrscope trace, which \
         says which methods.",
     values: &[ValueSpec { kind: "calls", unit: "count" }, ValueSpec { kind: "time", unit: "nanoseconds" }],
-    params: &[],
+    params: &[ParamSpec {
+        name: "dry",
+        help: "Only say what could be traced; nothing is changed and nothing stays",
+        default: "no",
+        kind: ParamKind::Choice(&["no", "yes"]),
+    }],
     // ENABLE_REJIT; JIT_COMPILATION, to hear of bodies that cannot be compiled; MODULE_LOADS, THREADS.
     events: (0x4_0000 | 0x20 | 0x4 | 0x200, 0),
     event_pipe: &[],
     since: 3,
     attach: true,
 };
+
+/// What a session may do to methods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rewriting {
+    /// Nothing.
+    Off,
+    /// See what could be done.
+    Dry,
+    /// Rewrite them.
+    On,
+}
+
+impl Rewriting {
+    /// What a session was asked for.
+    pub fn of(config: &SessionConfig) -> Self {
+        match config.profiler(SPEC.id) {
+            None => Self::Off,
+            Some(given) if given.params.iter().any(|(name, value)| name == "dry" && value == "yes") => Self::Dry,
+            Some(_) => Self::On,
+        }
+    }
+}
 
 /// Nothing of it is a collector: the agent sees to it by itself.
 pub(crate) fn create(_settings: &Settings) -> Option<Box<dyn Collector>> {

@@ -51,6 +51,17 @@ pub enum RecordError {
         /// The profiler that needs it.
         profiler: &'static str,
     },
+    /// An agent that has traced methods is there, and the runtime does not let it ask for more.
+    #[error(
+        "the profiler {profiler} needs callbacks of collections, and the runtime lets only one that attaches ask for them; \
+        in process {pid} an agent of clrscope stays, because methods were traced there: restart the process for this look"
+    )]
+    TracedBefore {
+        /// The process.
+        pid: u32,
+        /// The profiler that needs it.
+        profiler: &'static str,
+    },
     /// The agent was loaded but did not connect.
     #[error("the agent was loaded into process {pid} but did not connect within {limit:?}: {hint}")]
     NoHello {
@@ -151,6 +162,7 @@ impl RecordError {
             Self::NeedsLaunch { .. } | Self::NotTogether(..) | Self::NoRules | Self::RulesTooLarge => 2,
             Self::Port(_)
             | Self::MainSlotTaken { .. }
+            | Self::TracedBefore { .. }
             | Self::NeedsMainSlot { .. }
             | Self::StaleAgent { .. }
             | Self::NoHello { .. }

@@ -20,5 +20,5 @@ mod linux;
 pub use agent_file::AgentFile;
 pub use error::RecordError;
 pub use linux::{Recording, attach, launch};
-pub use options::{EngineChoice, Instrument, RecordOptions};
+pub use options::{EngineChoice, RecordOptions};
 pub use progress::{Progress, SessionSummary, StopHandle, Summary, Timings};

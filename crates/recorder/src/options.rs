@@ -16,21 +16,12 @@ pub struct RecordOptions {
     pub duration: Option<Duration>,
     /// Where the session goes; `None` to write no file (a live view).
     pub output: Option<PathBuf>,
-    /// What the profiler `trace` instruments; `None` if it does not run.
-    pub instrument: Option<Instrument>,
+    /// What the profiler `trace` instruments, and how; `None` if it does not run.
+    pub instrument: Option<RuleSet>,
     /// Whether somebody watches: [`crate::Recording::subscribe`] then gives the records as they are made.
     pub live: bool,
     /// The agent to send in.
     pub agent: AgentFile,
-}
-
-/// What is instrumented.
-#[derive(Clone, Debug)]
-pub struct Instrument {
-    /// Which methods, and what is done with them.
-    pub rules: RuleSet,
-    /// Only say what would happen: the recording ends when that is said.
-    pub dry: bool,
 }
 
 /// Who takes CPU samples.

@@ -45,6 +45,7 @@ struct File<'a> {
     survivors: Value,
     allocations: Value,
     locks: Value,
+    traced: Value,
     jit: Value,
     loads: Value,
     counters: Vec<Value>,
@@ -125,6 +126,7 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         survivors: survivors(profile),
         allocations: allocations(profile),
         locks: locks(profile),
+        traced: traced(profile),
         jit: jit(profile),
         loads: loads(profile),
         counters: profile.counters.iter().map(|counter| self::counter(profile, counter)).collect(),
@@ -578,6 +580,28 @@ fn locks(profile: &Profile) -> Value {
 
 fn jit_totals(sums: &JitTotals) -> Value {
     json!({"methods": sums.totals.samples, "time_ns": sums.totals.weight, "il_bytes": sums.il, "native_bytes": sums.native})
+}
+
+fn traced(profile: &Profile) -> Value {
+    let methods = profile.traced.methods().map(|method| {
+        let calls = &method.calls;
+        let nanos = |time: Option<f64>| time.map(|time| time.round() as u64);
+        json!({
+            "function": method.function.0,
+            "rule": method.rule,
+            "refused": method.refusal(),
+            "calls": calls.calls,
+            "timed": calls.timed,
+            "errors": calls.failed,
+            "total_ns": calls.total.round() as u64,
+            "p50_ns": nanos(calls.quantile(0.5)),
+            "p90_ns": nanos(calls.quantile(0.9)),
+            "p99_ns": nanos(calls.quantile(0.99)),
+            "max_ns": nanos((calls.timed > 0).then_some(calls.longest)),
+            "histogram": calls.histogram().map(|(from, to, count)| json!([from.round() as u64, to.round() as u64, count])).collect::<Vec<_>>(),
+        })
+    });
+    json!({"seconds": profile.traced.time().as_secs_f64(), "methods": methods.collect::<Vec<_>>()})
 }
 
 fn jit(profile: &Profile) -> Value {

@@ -113,6 +113,9 @@ pub fn sections(profile: &Profile, options: &Options) -> Vec<Section> {
     if wanted(SeriesKind::Pool) && (!profile.pool.series.is_empty() || profile.run("threadpool").is_some()) {
         sections.push(threadpool(profile, options));
     }
+    if options.series.is_none() && (!profile.traced.is_empty() || profile.run("trace").is_some()) {
+        sections.push(traced(profile, options));
+    }
     for kind in [SeriesKind::Calls, SeriesKind::Transitions] {
         if wanted(kind) && (!profile.series(kind).is_empty() || profile.run(kind.id()).is_some()) {
             sections.push(calls(profile, options, kind));
@@ -1630,6 +1633,44 @@ fn calls(profile: &Profile, options: &Options, kind: SeriesKind) -> Section {
     ]);
     section.tables.push(Table { rows: rows.collect(), columns });
     section.tables.push(hot_paths(profile, options, kind));
+    section
+}
+
+fn traced(profile: &Profile, options: &Options) -> Section {
+    let mut section = Section { title: "Traced methods".to_owned(), lead: Vec::new(), tables: Vec::new() };
+    let called = profile.traced.called();
+    let refused: Vec<_> = profile.traced.methods().filter_map(|method| method.refusal().map(|why| (method, why))).collect();
+    let instrumented = profile.traced.methods().count() - refused.len();
+    section.lead.push(format!(
+        "{} instrumented, {} called in {}. Times are from the call to its end, also of asynchronous methods; a percentile is exact to 3 %.",
+        format::counted(instrumented as u64, "method"),
+        format::count(called.len() as u64),
+        format::duration(profile.traced.time().as_nanos() as u64),
+    ));
+    if !called.is_empty() {
+        let time = |nanos: Option<f64>| Cell::text(nanos.map_or_else(|| "-".to_owned(), |nanos| format::duration(nanos.round() as u64)));
+        let rows = called.iter().take(options.rows).map(|method| {
+            let calls = &method.calls;
+            let timed = calls.timed > 0;
+            vec![
+                Cell::text(format::count(calls.calls)),
+                Cell::text(if timed { format::count(calls.failed) } else { "-".to_owned() }),
+                time(timed.then_some(calls.total)),
+                time(calls.quantile(0.5)),
+                time(calls.quantile(0.9)),
+                time(calls.quantile(0.99)),
+                time(timed.then_some(calls.longest)),
+                name(profile, options, method.function),
+            ]
+        });
+        let columns = ["calls", "errors", "total", "p50", "p90", "p99", "max"].map(right).into_iter();
+        section.tables.push(Table { rows: rows.collect(), columns: columns.chain([left("method")]).collect() });
+    }
+    if !refused.is_empty() {
+        let rows = refused.iter().take(options.rows);
+        let rows = rows.map(|(method, why)| vec![Cell::text(*why), name(profile, options, method.function)]).collect();
+        section.tables.push(Table { rows, columns: vec![left("left alone, because"), left("method")] });
+    }
     section
 }
 

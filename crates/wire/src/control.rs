@@ -18,13 +18,9 @@ pub enum Control {
         guessed: Vec<u64>,
     },
     /// Instrument what these rules take: each method is answered by a [`crate::Record::Instrumented`], all of them by
-    /// [`crate::Record::Applied`]. Sent once, to agents with the profiler `trace` only.
-    Instrument {
-        /// The rules.
-        rules: rules::RuleSet,
-        /// Only say what would happen.
-        dry: bool,
-    },
+    /// [`crate::Record::Applied`]. Sent once, to agents with the profiler `trace` only; those with its parameter `dry` only say
+    /// what would happen.
+    Instrument(rules::RuleSet),
     /// Answer with [`crate::Record::Status`].
     Status,
     /// Write everything collected so far, then [`crate::Record::Flushed`].

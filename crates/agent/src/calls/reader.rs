@@ -103,6 +103,8 @@ impl Reader {
         let rate = time.saturating_sub(self.begun.1) as f64 / now.saturating_sub(self.begun.0).max(1) as f64;
         // Asked first: what is read of a thread that is gone is all there is.
         let ended = threads::is_gone(tree.os_tid());
+        // Trees of methods that were rewritten outlive the session that did it.
+        let told = tree.kind() != TreeKind::Traced || !self.traced.is_empty();
         let grown = self.grown(tree, (is_last && !ended).then_some(now));
         let (too_deep, no_room) = tree.dropped();
         self.dropped = (self.dropped.0 + too_deep, self.dropped.1 + no_room);
@@ -110,7 +112,7 @@ impl Reader {
         // A method may have got its hooks since.
         self.define(agent, resolver, out);
         let mut nodes = Vec::with_capacity(grown.len());
-        for Grown { node, parent, key, count, ticks } in grown {
+        for Grown { node, parent, key, count, ticks } in grown.into_iter().filter(|_| told) {
             let (method, from_native) = match tree.kind() {
                 TreeKind::Hooked => {
                     let index = ((key >> 2) as usize).checked_sub(1);
@@ -139,7 +141,7 @@ impl Reader {
         };
         out.extend(nodes.chunks(MOST_NODES).map(|nodes| record(nodes, false)));
         if ended {
-            out.push(record(&[], true));
+            out.extend(told.then(|| record(&[], true)));
             self.told.remove(&number);
             self.before.remove(&number);
             self.gone = (self.gone.0 + too_deep, self.gone.1 + no_room);

@@ -11,7 +11,7 @@ use crate::{
 use anyhow::Context;
 use profile::{BuildOptions, Profile};
 use profilers::Selection;
-use recorder::{EngineChoice, Instrument, RecordOptions, Summary};
+use recorder::{EngineChoice, RecordOptions, Summary};
 use rules::{Action, Limits, MethodPattern, Rule, RuleSet, Severity};
 use std::{
     fs::{self, File},
@@ -21,7 +21,7 @@ use std::{
 
 /// What stays, told before it begins.
 const STAYS: &str = "note: .NET never lets go of a profiler that can rewrite methods: the agent stays in the process until that ends, \
-    idle once this command is over (--dry-run too)";
+    idle once this command is over";
 
 /// Count and time the calls of chosen methods of a running process
 ///
@@ -119,17 +119,17 @@ impl WhatArgs {
 pub fn run(args: &Args) -> anyhow::Result<Code> {
     let rules = args.what.rules()?;
     let process = diagnostics::find(&args.target)?;
-    if !args.json {
+    if !args.json && !args.dry_run {
         console::say(STAYS);
     }
     let file = SessionFile::new(args.output.as_deref(), format!("trace.{}", session::EXTENSION))?;
     let options = RecordOptions {
-        profilers: Selection::parse_list(profilers::trace::SPEC.id)?,
+        profilers: Selection::parse_list(if args.dry_run { "trace:dry=yes" } else { "trace" })?,
         rate_hz: 100,
         engine: EngineChoice::Auto,
         duration: args.time,
         output: Some(file.path().to_owned()),
-        instrument: Some(Instrument { rules, dry: args.dry_run }),
+        instrument: Some(rules),
         live: false,
         agent: args.agent.file(),
     };

@@ -1,5 +1,5 @@
 use super::{
-    Recording,
+    Recording, door,
     link::{self, AgentLink},
     place::Place,
     pump::now,
@@ -13,13 +13,16 @@ use std::{
     sync::{Arc, Mutex, atomic::AtomicU32},
     time::{Duration, Instant},
 };
-use wire::{ByeReason, Record, frame::FrameError};
+use wire::{ByeReason, DoorAnswer, Record, frame::FrameError};
 
 /// How long the runtime may take to load the agent: a running background collection can hold it up.
 const ATTACH_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long the agent may take from loaded to hello.
 const HELLO_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long an agent that stays may take from the end of a recording to the next.
+const IDLE_LIMIT: Duration = Duration::from_secs(2);
 
 /// How many agents may be left behind, each by one other profiler that has left before.
 const MOST_TRIES: u32 = 8;
@@ -49,23 +52,36 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
     let knows_others = matches!(process.runtime_major_minor(), Some((6.., _)));
     let clsid = if knows_others && needs_main.is_none() { wire::CLSID_NOTIFY_ONLY } else { wire::CLSID_MAIN };
     let makes_up = knows_others && needs_main.is_some();
-    let mut tries = 1;
+    let (mut tries, mut by_door);
+    tries = 1;
     let (link, library, requested) = loop {
         let place = Place::make(&viewer, &options.agent)?;
         let config = start::config(&place, &options, cpu.engine, false)?;
         let requested = now();
         let library = place.agent_path().display().to_string();
-        match port.attach_profiler(clsid, &library, &config.to_bytes(), ATTACH_LIMIT) {
-            Ok(()) => {}
-            Err(_) if !target.is_alive() => return Err(RecordError::Exited { pid }),
-            Err(error) => {
-                let taken = error.hresult() == Some(HResult::PROFILER_ALREADY_ACTIVE);
-                return Err(match needs_main {
-                    Some(profiler) if taken => RecordError::MainSlotTaken { pid, profiler },
-                    _ => error.into(),
-                });
+        // An agent of ours that could not leave has the main slot.
+        let knock = || door::knock(&target, viewer.owner.0, &config.to_bytes());
+        let mut answer = knock();
+        if answer.is_none() {
+            match port.attach_profiler(clsid, &library, &config.to_bytes(), ATTACH_LIMIT) {
+                Ok(()) => {}
+                Err(_) if !target.is_alive() => return Err(RecordError::Exited { pid }),
+                Err(error) => {
+                    let taken = error.hresult() == Some(HResult::PROFILER_ALREADY_ACTIVE);
+                    // It may be about to open its door, after a recording that has just ended.
+                    answer = if taken { opens(knock) } else { None };
+                    match needs_main {
+                        _ if answer.is_some() => {}
+                        Some(profiler) if taken => return Err(RecordError::MainSlotTaken { pid, profiler }),
+                        _ => return Err(error.into()),
+                    }
+                }
             }
         }
+        if answer == Some(DoorAnswer::Refused) {
+            return Err(RecordError::TracedBefore { pid, profiler: needs_main.unwrap_or("recording") });
+        }
+        by_door = answer.is_some();
         match hello(&place, &target, viewer.owner.0, &config.token)? {
             Answer::Serves(link) => break (link, place.agent_name().to_owned(), requested),
             Answer::Stays if tries < MOST_TRIES => tries += 1,
@@ -96,6 +112,7 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
         progress: progress.clone(),
         exit_code: None,
         requested: Some(requested),
+        stays: by_door,
         library,
     };
     let pump = started.pump(&options)?;
@@ -111,6 +128,18 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
         })
         .map_err(|source| RecordError::Io { what: "starting the recording thread".into(), source })?;
     Ok(Recording { stop, progress, live, worker, command: Arc::new(AtomicU32::new(0)) })
+}
+
+/// Whether a door is opened in the time that an agent takes to become idle.
+fn opens(knock: impl Fn() -> Option<DoorAnswer>) -> Option<DoorAnswer> {
+    let deadline = Instant::now() + IDLE_LIMIT;
+    loop {
+        let answer = knock();
+        if answer.is_some() || Instant::now() > deadline {
+            return answer;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Whether the process was started with a profiler, which then holds the main slot. One that was attached is not seen.

@@ -229,6 +229,7 @@ impl Supervisor {
             progress: self.progress.clone(),
             exit_code: (pid == self.child.id()).then(|| self.exit_code.clone()),
             requested: None,
+            stays: false,
             library: self.place.agent_name().to_owned(),
         };
         let is_main = !start.link.hello.notify_only;

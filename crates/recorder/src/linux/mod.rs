@@ -4,6 +4,7 @@ mod attach;
 mod calls;
 mod cpu;
 mod define;
+mod door;
 mod event_names;
 mod event_samples;
 mod events;

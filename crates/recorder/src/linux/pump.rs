@@ -126,6 +126,8 @@ pub(super) struct Sources {
     pub exit_code: Option<Arc<OnceLock<i32>>>,
     /// When the runtime was asked to load the agent; `None` where it did so as it started.
     pub requested: Option<u64>,
+    /// Whether the agent was there before, and stays.
+    pub stays: bool,
     /// Name of the agent's file.
     pub library: String,
 }
@@ -1253,6 +1255,8 @@ impl Pump {
             Some(ByeReason::Shutdown) => reason = EndReason::ProcessExited,
             Some(ByeReason::Stopped) => {}
             Some(ByeReason::Stays) => self.note(STAYS.into()),
+            // Who traces was told before, and so was who has.
+            Some(ByeReason::Hooked) if self.sources.rules.is_some() || self.sources.stays => {}
             Some(ByeReason::Hooked) => self.note(HOOKED.into()),
             Some(ByeReason::Failed | ByeReason::Skipped) => reason = EndReason::AgentLost,
             None => {

@@ -234,6 +234,8 @@ pub(super) struct Start {
     pub exit_code: Option<Arc<OnceLock<i32>>>,
     /// When the runtime was asked to load the agent; `None` where it did so as it started.
     pub requested: Option<u64>,
+    /// Whether the agent was there before, and stays.
+    pub stays: bool,
     /// Name of the agent's file.
     pub library: String,
 }
@@ -241,8 +243,8 @@ pub(super) struct Start {
 impl Start {
     /// Opens the session file and the EventPipe session.
     pub fn pump(mut self, options: &RecordOptions) -> Result<Pump, RecordError> {
-        if let Some(instrument) = &options.instrument {
-            let message = Control::Instrument { rules: instrument.rules.clone(), dry: instrument.dry };
+        if let Some(rules) = &options.instrument {
+            let message = Control::Instrument(rules.clone());
             // An agent that is gone shows up as such in the first round.
             if let Err(FrameError::TooLarge(_)) = self.link.send(&message) {
                 return Err(RecordError::RulesTooLarge);
@@ -315,12 +317,15 @@ impl Start {
             out,
             duration: options.duration,
             last_look: last_look(options),
-            rules: options.instrument.as_ref().map(|instrument| rule_names(&instrument.rules)),
-            dry: options.instrument.as_ref().is_some_and(|instrument| instrument.dry),
+            rules: options.instrument.as_ref().map(rule_names),
+            dry: options.profilers.iter().any(|selection| {
+                selection.spec.id == profilers::trace::SPEC.id && selection.param("dry") == Some("yes")
+            }),
             stop: self.stop,
             progress: self.progress,
             exit_code: self.exit_code,
             requested: self.requested,
+            stays: self.stays,
             library: self.library,
         };
         Ok(Pump::new(sources))

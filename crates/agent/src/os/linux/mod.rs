@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod connection;
+pub mod door;
 pub mod map;
 pub mod maps;
 pub mod memory;
