@@ -44,7 +44,7 @@ fn next(agent: &Arc<Agent>) -> Option<Arc<Agent>> {
         let mask = mask_of(agent, &config);
         let made = agent.runtime.info().set_event_mask(mask).ok().and_then(|()| {
             if Rewriting::of(&config) != Rewriting::Off {
-                instrumentation::allow(agent.runtime.info());
+                instrumentation::allow(&agent.runtime);
             }
             let mask = (mask.low(), mask.high());
             Agent::new(Arc::clone(&agent.runtime), config, false, mask, entered).ok().map(Arc::new)

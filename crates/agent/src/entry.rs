@@ -83,7 +83,7 @@ impl Entry {
             allocated::start(info);
         }
         if Rewriting::of(&agent.config) != Rewriting::Off {
-            instrumentation::allow(info);
+            instrumentation::allow(&agent.runtime);
         }
         let (for_thread, sessions) = (Arc::clone(&agent), Arc::clone(&self.sessions));
         // Last of all that can fail: once it runs, the library must stay until it is joined.

@@ -3,9 +3,9 @@
 use crate::agent::Agent;
 use crate::os::clock;
 use crate::os::threads::OwnThread;
+use crate::runtime::Runtime;
 use crate::traced;
 use corprof::ids::ModuleId;
-use corprof::info::ProfilerInfo;
 use instrument::{Change, Manager, State};
 use rules::RuleSet;
 use std::collections::VecDeque;
@@ -31,8 +31,8 @@ pub fn manager() -> Option<&'static Manager> {
 }
 
 /// A runtime that has accepted to rewrite methods.
-pub fn allow(info: &ProfilerInfo) {
-    MANAGER.get_or_init(|| Manager::new(info.clone(), traced::probes()));
+pub fn allow(runtime: &Runtime) {
+    MANAGER.get_or_init(|| Manager::new(runtime.info().clone(), runtime.version()[0], traced::probes()));
 }
 
 #[derive(Debug)]

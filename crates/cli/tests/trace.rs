@@ -59,12 +59,14 @@ impl Tracing {
     }
 }
 
-/// Calls, ended calls and errors of each method, by its name without parameters; overloads are put together.
+/// Calls, ended calls and errors of each method, by its name without parameters; overloads are put together. What the compiler
+/// made of a method has the name of that, and no parameters.
 fn by_name(report: &Value) -> BTreeMap<String, (u64, u64, u64)> {
     let mut found: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
     for method in report["methods"].as_array().unwrap() {
         let name = method["method"].as_str().unwrap();
-        let name = name.split('(').next().unwrap().to_owned();
+        let Some((name, _)) = name.split_once('(') else { continue };
+        let name = name.to_owned();
         let number = |key: &str| method[key].as_u64().unwrap();
         let sum = found.entry(name).or_default();
         *sum = (sum.0 + number("calls"), sum.1 + number("timed"), sum.2 + number("errors"));

@@ -12,7 +12,7 @@ use corprof::{HResult, NameResolver};
 use rules::{Action, RuleSet};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// How far a method is.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,8 +55,8 @@ pub struct Change {
 struct Installed {
     /// The method that this is done for: itself, or the asynchronous one whose machine it runs.
     method: Method,
-    /// The new body and its map, until the runtime has taken them.
-    prepared: Option<Prepared>,
+    /// The new body and its map. The runtime may ask for them more than once.
+    prepared: Arc<Prepared>,
 }
 
 type Prepared = (Vec<u8>, Vec<COR_IL_MAP>);
@@ -80,6 +80,8 @@ pub struct Manager {
     names: NameResolver,
     probes: Probes,
     tasks_have_ids: OnceLock<bool>,
+    /// Whether the runtime bears being asked for the inliners of methods that are not loaded.
+    asks_for_unloaded: bool,
     /// Held for a look only: callbacks wait for it.
     known: Mutex<Known>,
 }
@@ -90,10 +92,17 @@ impl Manager {
     /// Methods that the runtime is asked for at a time: it holds a lock meanwhile.
     const AT_A_TIME: usize = 256;
 
-    /// Nothing is instrumented. The runtime must have accepted `ENABLE_REJIT`.
+    /// Nothing is instrumented. `major` is the version of the runtime, which must have accepted `ENABLE_REJIT`.
     #[must_use]
-    pub fn new(info: ProfilerInfo, probes: Probes) -> Self {
-        Self { names: NameResolver::new(info.clone()), info, probes, tasks_have_ids: OnceLock::new(), known: Mutex::default() }
+    pub fn new(info: ProfilerInfo, major: u16, probes: Probes) -> Self {
+        Self {
+            names: NameResolver::new(info.clone()),
+            info,
+            probes,
+            tasks_have_ids: OnceLock::new(),
+            asks_for_unloaded: major >= 8,
+            known: Mutex::default(),
+        }
     }
 
     /// Names of methods.
@@ -173,7 +182,7 @@ impl Manager {
         }
         let mut known = self.known();
         for (key, prepared) in bodies {
-            known.installed.insert(key, Installed { method, prepared: Some(prepared) });
+            known.installed.insert(key, Installed { method, prepared: Arc::new(prepared) });
             asked.push(key);
         }
         Change { method, state: State::Requested }
@@ -231,17 +240,32 @@ impl Manager {
     /// Asks for the new bodies.
     fn request(&self, keys: &[Key]) -> Result<(), Refusal> {
         for part in keys.chunks(Self::AT_A_TIME) {
-            let methods: Vec<ModuleMethod> = part.iter().map(module_method).collect();
-            let asked = match self.info.request_rejit_with_inliners(COR_PRF_REJIT_FLAGS::BLOCK_INLINING, &methods) {
-                Err(corprof::Error::NeedsRuntime { .. }) => self.info.request_rejit(&methods),
-                answer => answer,
-            };
+            let methods = part.iter().map(module_method);
+            let (whole, alone): (Vec<_>, Vec<_>) = methods.partition(|method| self.may_have_inliners(*method));
+            let mut asked = Ok(());
+            if !whole.is_empty() {
+                // With callbacks for inliners: one that is itself instrumented would get its original body else, on 3.1.
+                let flags = COR_PRF_REJIT_FLAGS::BLOCK_INLINING.0 | COR_PRF_REJIT_FLAGS::INLINING_CALLBACKS.0;
+                asked = self.info.request_rejit_with_inliners(COR_PRF_REJIT_FLAGS(flags), &whole);
+            }
+            if !alone.is_empty() {
+                asked = asked.and_then(|()| self.info.request_rejit(&alone));
+            }
             asked.map_err(|error| match error {
                 corprof::Error::Hr { hresult, .. } => Refusal::Runtime(hresult),
                 error => Refusal::Unreadable(error.to_string()),
             })?;
         }
         Ok(())
+    }
+
+    /// Whether the runtime may be asked for those that have a method inlined.
+    ///
+    /// .NET Core 3.1 reads through a null pointer where the method itself has never been loaded
+    /// (`ReJitManager::UpdateJitInlinerActiveILVersions`, src/coreclr/vm/rejit.cpp; seen to be so in 3.1 and not in 8 and 9). One that
+    /// was never loaded has no code that was compiled in the process, alone or inlined.
+    fn may_have_inliners(&self, of: ModuleMethod) -> bool {
+        self.asks_for_unloaded || self.info.function_from_token(of.module, of.method).is_ok()
     }
 
     /// Puts original bodies back: of the methods for which `of` holds. Calls that are under way end as they began.
@@ -297,15 +321,15 @@ impl Manager {
     /// The callback `GetReJITParameters`: hands the new body over. Where there is none, or it is not taken, the runtime
     /// compiles the body that it had.
     pub fn rejit_parameters(&self, module: ModuleId, method: MethodDef, control: &FunctionControl<'_>) {
-        let prepared = match self.known().installed.get_mut(&(module, method)) {
-            Some(installed) => installed.prepared.take(),
-            // Reverted in the meantime.
+        let prepared = match self.known().installed.get(&(module, method)) {
+            Some(installed) => Arc::clone(&installed.prepared),
+            // Reverted in the meantime, or one that had another one inlined.
             None => return,
         };
-        let Some((body, map)) = prepared else { return };
-        match control.set_il_function_body(&body) {
+        let (body, map) = &*prepared;
+        match control.set_il_function_body(body) {
             // Only debuggers and stack traces use the map.
-            Ok(()) => drop(control.set_il_instrumented_code_map(&map)),
+            Ok(()) => drop(control.set_il_instrumented_code_map(map)),
             Err(hresult) => self.fails((module, method), Refusal::Runtime(hresult)),
         }
     }
