@@ -161,6 +161,7 @@ fn work(agent: &Agent, manager: &Manager, job: Job) -> Vec<Change> {
     let mut changes = Vec::new();
     match job {
         Job::Apply { rules, dry } => {
+            changes = manager.revert(|_| true);
             let modules = agent.runtime.info().modules().into_iter().flatten();
             for module in modules.filter_map(|module| module.ok()?.non_null()) {
                 if agent.phase() == crate::agent::Phase::Stopping {

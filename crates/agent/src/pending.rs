@@ -50,11 +50,23 @@ pub enum Begun {
     NoRoom,
 }
 
+impl Group {
+    const fn new() -> Self {
+        let calls = [const { Call { key: AtomicU64::new(0), time: AtomicU64::new(0) } }; CALLS];
+        Self { taken: AtomicBool::new(false), calls }
+    }
+}
+
+impl Default for Pending {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Pending {
     /// Nobody waits.
     pub const fn new() -> Self {
-        const CALL: Call = Call { key: AtomicU64::new(0), time: AtomicU64::new(0) };
-        Self([const { Group { taken: AtomicBool::new(false), calls: [CALL; CALLS] } }; GROUPS])
+        Self([const { Group::new() }; GROUPS])
     }
 
     /// A call waits from now on. `begun` is when it was made.

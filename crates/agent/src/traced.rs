@@ -272,15 +272,10 @@ fn new_shard(os_tid: u32) -> Option<&'static Shard> {
     let shard = unsafe { made.as_ref()? };
     shard.os_tid.store(os_tid, Relaxed);
     // Others look for a place at the same time.
-    let place = SHARDS
-        .iter()
-        .skip(free)
-        .find(|slot| slot.compare_exchange(null_mut(), made, AcqRel, Relaxed).is_ok());
-    if place.is_none() {
-        // Nobody else has seen it. It stays, as the rare loser of a race for the last place.
-        return None;
-    }
-    Some(shard)
+    let mut places = SHARDS.iter().skip(free);
+    let placed = places.any(|slot| slot.compare_exchange(null_mut(), made, AcqRel, Relaxed).is_ok());
+    // One without a place stays, unused: the rare loser of a race for the last one.
+    placed.then_some(shard)
 }
 
 fn shards() -> impl Iterator<Item = &'static Shard> {
@@ -366,7 +361,9 @@ pub fn totals(slot: u32) -> Totals {
         totals.calls += shard.count_there(slot).unwrap_or(0);
         let Some(block) = shard.block_there(slot) else { continue };
         // Asynchronous calls may begin on one thread and end on another.
-        let (calls, timed) = (block.calls.load(Relaxed), block.timed.load(Relaxed));
+        // Ends first: what has ended had begun.
+        let timed = block.timed.load(Acquire);
+        let calls = block.calls.load(Relaxed);
         if calls == 0 && timed == 0 {
             continue;
         }

@@ -1,8 +1,10 @@
 //! Tells what was called of the methods that a session has rewritten.
 
 use crate::calls;
+use crate::instrumentation;
 use crate::os::clock;
 use crate::traced::{self, Totals};
+use instrument::Manager;
 use rules::RuleSet;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::{Nanos, Record, Traced, TracedMethod};
@@ -18,29 +20,60 @@ struct Told {
 }
 
 /// What was told so far.
-#[derive(Default)]
 pub struct Reader {
+    /// What methods had counted before this session.
+    before: BTreeMap<u32, Totals>,
     told: BTreeMap<u32, Told>,
     /// Ticks and nanoseconds at the beginning.
     begun: Option<(u64, Nanos)>,
+    /// When the rules began.
+    since: Nanos,
     lost: u64,
     expired: BTreeSet<usize>,
 }
 
+impl Default for Reader {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Reader {
-    /// A method was rewritten: what is counted from now on is told.
+    /// Other rules: their limits count from now on.
+    pub fn limits_begin(&mut self) {
+        self.expired.clear();
+        self.told.values_mut().for_each(|told| told.calls = 0);
+        self.since = clock::monotonic();
+    }
+
+    /// What is counted from now on is told.
+    pub fn new() -> Self {
+        let slots = instrumentation::manager().map_or(0, Manager::slots);
+        let before = (0..slots).map(|slot| (slot, traced::totals(slot))).filter(|(_, totals)| *totals != Totals::default());
+        Self {
+            before: before.collect(),
+            told: BTreeMap::new(),
+            begun: None,
+            since: clock::monotonic(),
+            lost: traced::lost_calls(),
+            expired: BTreeSet::new(),
+        }
+    }
+
+    /// A method was rewritten.
     pub fn begin(&mut self, slot: u32, rule: usize) {
-        self.begun.get_or_insert_with(|| {
-            self.lost = traced::lost_calls();
-            (calls::ticks(), clock::monotonic())
+        self.begun.get_or_insert_with(|| (calls::ticks(), clock::monotonic()));
+        let before = &mut self.before;
+        let told = self.told.entry(slot).or_insert_with(|| {
+            // It may have been called already.
+            Told { totals: before.remove(&slot).unwrap_or_default(), rule, calls: 0 }
         });
-        self.told.entry(slot).or_insert_with(|| Told { totals: traced::totals(slot), rule, calls: 0 });
+        told.rule = rule;
     }
 
     /// Calls that are not told, by reason.
     pub fn dropped(&self) -> (&'static str, u64) {
-        let lost = if self.begun.is_some() { traced::lost_calls() - self.lost } else { 0 };
-        ("traced calls, no room", lost)
+        ("traced calls, no room", traced::lost_calls() - self.lost)
     }
 
     /// About how many bytes it holds.
@@ -77,8 +110,7 @@ impl Reader {
 
     /// Rules that have come to their ends since the last time.
     pub fn expired(&mut self, rules: &RuleSet) -> Vec<usize> {
-        let Some((_, begun)) = self.begun else { return Vec::new() };
-        let seconds = clock::monotonic().saturating_sub(begun) / 1_000_000_000;
+        let seconds = clock::monotonic().saturating_sub(self.since) / 1_000_000_000;
         let mut calls = vec![0; rules.rules().len()];
         for told in self.told.values() {
             if let Some(calls) = calls.get_mut(told.rule) {

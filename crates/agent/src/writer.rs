@@ -89,6 +89,8 @@ struct Writer<'a> {
     calls: calls::Reader,
     allocated: allocated::Reader,
     traced: traced_reader::Reader,
+    /// The rules as far as their limits are known.
+    rules: Option<Arc<rules::RuleSet>>,
     /// Ids on the wire of methods that rules take.
     instrumented: HashMap<(ModuleId, MethodDef), u32>,
 }
@@ -112,7 +114,8 @@ impl<'a> Writer<'a> {
             storm: None,
             calls: calls::Reader::new(),
             allocated: allocated::Reader::default(),
-            traced: traced_reader::Reader::default(),
+            traced: traced_reader::Reader::new(),
+            rules: None,
             instrumented: HashMap::new(),
         }
     }
@@ -555,7 +558,7 @@ impl<'a> Writer<'a> {
             };
             records.push(Record::Instrumented(Instrumented {
                 method: id,
-                rule: method.rule as u32,
+                rule: method.rule_name.as_ref().to_owned(),
                 slot: method.slot,
                 state,
             }));
@@ -570,6 +573,10 @@ impl<'a> Writer<'a> {
         let mut records = Vec::new();
         self.traced.read(&mut records);
         if let Some(rules) = self.agent.instrumentation.rules() {
+            if !self.rules.as_ref().is_some_and(|known| Arc::ptr_eq(known, &rules)) {
+                self.traced.limits_begin();
+                self.rules = Some(Arc::clone(&rules));
+            }
             let expired = self.traced.expired(&rules);
             if !expired.is_empty() {
                 self.agent.instrumentation.expire(expired);

@@ -28,7 +28,7 @@ pub enum State {
 }
 
 /// A method that a rule takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Method {
     /// Its module.
     pub module: ModuleId,
@@ -36,6 +36,8 @@ pub struct Method {
     pub method: MethodDef,
     /// Place of the rule in the set.
     pub rule: usize,
+    /// Name of the rule.
+    pub rule_name: Arc<str>,
     /// What probes are told: from 0, and the same for a method in all its life; `None` if it has none because it was refused.
     pub slot: Option<u32>,
     /// What the new body does.
@@ -172,7 +174,8 @@ impl Manager {
         asked: &mut Vec<Key>,
     ) -> Change {
         let template = template(rules, found.rule);
-        let mut method = Method { module, method: found.method, rule: found.rule, slot: None, template };
+        let rule_name = rules.rules().get(found.rule).map_or("", |rule| &rule.name).into();
+        let mut method = Method { module, method: found.method, rule: found.rule, rule_name, slot: None, template };
         let bodies = match self.bodies(&mut method, &found, scope) {
             Ok(bodies) => bodies,
             Err(refusal) => return Change { method, state: State::Refused(refusal) },
@@ -182,7 +185,7 @@ impl Manager {
         }
         let mut known = self.known();
         for (key, prepared) in bodies {
-            known.installed.insert(key, Installed { method, prepared: Arc::new(prepared) });
+            known.installed.insert(key, Installed { method: method.clone(), prepared: Arc::new(prepared) });
             asked.push(key);
         }
         Change { method, state: State::Requested }
@@ -286,10 +289,16 @@ impl Manager {
                     Err(_) => None,
                 };
                 let state = failed.map_or(State::Original, |hresult| State::Refused(Refusal::Runtime(hresult)));
-                changes.push(Change { method: installed.method, state });
+                changes.push(Change { method: installed.method.clone(), state });
             }
         }
         changes
+    }
+
+    /// How many methods have got slots so far: all slots are less.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        self.known().next_slot
     }
 
     /// How many methods are instrumented.
@@ -307,7 +316,7 @@ impl Manager {
         let why: HashMap<Method, Refusal> = {
             let known = self.known();
             let failures = failures.into_iter();
-            failures.filter_map(|(key, refusal)| Some((known.installed.get(&key)?.method, refusal))).collect()
+            failures.filter_map(|(key, refusal)| Some((known.installed.get(&key)?.method.clone(), refusal))).collect()
         };
         let mut changes = self.revert(|method| why.contains_key(method));
         for change in &mut changes {

@@ -21,4 +21,4 @@ pub use agent_file::AgentFile;
 pub use error::RecordError;
 pub use linux::{Recording, attach, launch};
 pub use options::{EngineChoice, RecordOptions};
-pub use progress::{Progress, SessionSummary, StopHandle, Summary, Timings};
+pub use progress::{Progress, RuleHandle, SessionSummary, StopHandle, Summary, Timings};

@@ -1,8 +1,9 @@
+use rules::RuleSet;
 use session::{EndReason, ObserverStatus};
 use std::{
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -24,6 +25,29 @@ impl StopHandle {
     }
 }
 
+/// What a recording with the profiler `trace` instruments: may be replaced while it goes on.
+#[derive(Clone, Debug, Default)]
+pub struct RuleHandle(Arc<Mutex<(u64, RuleSet)>>);
+
+impl RuleHandle {
+    pub(crate) fn new(rules: Option<RuleSet>) -> Self {
+        Self(Arc::new(Mutex::new(rules.map_or_else(Default::default, |rules| (1, rules)))))
+    }
+
+    /// Replaces the rules: all original bodies are put back, and then what these take is instrumented. That is done when
+    /// [`Progress::rules_applied`] has grown.
+    pub fn replace(&self, rules: RuleSet) {
+        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *current = (current.0 + 1, rules);
+    }
+
+    /// Rules that came after those of this number, and their number.
+    pub(crate) fn newer_than(&self, number: u64) -> Option<(u64, RuleSet)> {
+        let current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        (current.0 > number).then(|| current.clone())
+    }
+}
+
 /// How far a recording is.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
@@ -33,6 +57,8 @@ pub struct Progress {
     pub elapsed: Duration,
     /// Samples or events kept so far, by profiler id.
     pub samples: Vec<(&'static str, u64)>,
+    /// How often rules have been applied to all that was loaded.
+    pub rules_applied: u64,
     /// What was dropped so far, of all kinds.
     pub dropped: u64,
     /// Bytes of session written so far.

@@ -18,8 +18,8 @@ pub enum Control {
         guessed: Vec<u64>,
     },
     /// Instrument what these rules take: each method is answered by a [`crate::Record::Instrumented`], all of them by
-    /// [`crate::Record::Applied`]. Sent once, to agents with the profiler `trace` only; those with its parameter `dry` only say
-    /// what would happen.
+    /// [`crate::Record::Applied`]. Only for agents with the profiler `trace`; those with its parameter
+    /// `dry` only say what would happen. Rules that come later replace those before: all original bodies are put back first.
     Instrument(rules::RuleSet),
     /// Answer with [`crate::Record::Status`].
     Status,

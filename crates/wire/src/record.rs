@@ -151,8 +151,8 @@ pub enum Record {
 pub struct Instrumented {
     /// The method.
     pub method: u32,
-    /// Place of the rule in the set.
-    pub rule: u32,
+    /// Name of the rule.
+    pub rule: String,
     /// What [`TracedMethod`] calls it; `None` if it has no number because it was refused.
     pub slot: Option<u32>,
     /// How far it is.

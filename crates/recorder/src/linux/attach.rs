@@ -6,7 +6,7 @@ use super::{
     start::{self, OutputFile, Start},
     target::Target,
 };
-use crate::{Progress, RecordError, RecordOptions, StopHandle, Summary};
+use crate::{Progress, RecordError, RecordOptions, RuleHandle, StopHandle, Summary};
 use diagnostics::{DotnetProcess, HResult};
 use session::Entry;
 use std::{
@@ -96,7 +96,7 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
     let entry = if main_slot_is_taken(pid) { Entry::AttachedBeside } else { Entry::Attached };
 
     let (live_sink, live) = start::live_pair(&options);
-    let stop = StopHandle::default();
+    let (stop, rules) = (StopHandle::default(), RuleHandle::new(options.instrument.clone()));
     let progress = Arc::new(Mutex::new(Progress::default()));
     let started = Start {
         target,
@@ -109,6 +109,7 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
         output,
         live: live_sink,
         stop: stop.clone(),
+        rules: rules.clone(),
         progress: progress.clone(),
         exit_code: None,
         requested: Some(requested),
@@ -127,7 +128,7 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
             Ok(Summary { sessions: vec![summary], exit_code: None })
         })
         .map_err(|source| RecordError::Io { what: "starting the recording thread".into(), source })?;
-    Ok(Recording { stop, progress, live, worker, command: Arc::new(AtomicU32::new(0)) })
+    Ok(Recording { stop, rules, progress, live, worker, command: Arc::new(AtomicU32::new(0)) })
 }
 
 /// Whether a door is opened in the time that an agent takes to become idle.

@@ -5,7 +5,7 @@ use super::{
     start::{self, OutputFile, Start},
     target::Target,
 };
-use crate::{Progress, RecordError, RecordOptions, SessionSummary, StopHandle, Summary};
+use crate::{Progress, RecordError, RecordOptions, SessionSummary, RuleHandle, StopHandle, Summary};
 use diagnostics::{Port, clsid_text, proc};
 use session::{Entry, LiveSink};
 use std::{
@@ -57,7 +57,7 @@ pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recordin
     set_profiler(&mut child, &place, &config);
     let child = child.spawn().map_err(|source| RecordError::Spawn { command: shown.clone(), source })?;
 
-    let stop = StopHandle::default();
+    let (stop, rules) = (StopHandle::default(), RuleHandle::new(options.instrument.clone()));
     let progress = Arc::new(Mutex::new(Progress { stage: "waiting for a .NET process".into(), ..Progress::default() }));
     let pid = Arc::new(AtomicU32::new(child.id()));
     let (live_sink, live) = start::live_pair(&options);
@@ -69,6 +69,7 @@ pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recordin
         child,
         command: pid.clone(),
         stop: stop.clone(),
+        rules: rules.clone(),
         progress: progress.clone(),
         first_output,
         live: live_sink,
@@ -81,7 +82,7 @@ pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recordin
         .name("clrscope-launch".into())
         .spawn(move || supervisor.run())
         .map_err(|source| RecordError::Io { what: "starting the recording thread".into(), source })?;
-    Ok(Recording { stop, progress, live, worker, command: pid })
+    Ok(Recording { stop, rules, progress, live, worker, command: pid })
 }
 
 /// Whether the environment, which the child inherits, names another profiler (an APM).
@@ -116,6 +117,7 @@ struct Supervisor {
     child: Child,
     command: Arc<AtomicU32>,
     stop: StopHandle,
+    rules: RuleHandle,
     progress: Arc<Mutex<Progress>>,
     first_output: Option<OutputFile>,
     live: Option<LiveSink>,
@@ -226,6 +228,7 @@ impl Supervisor {
             output,
             live: self.live.take(),
             stop: self.stop.clone(),
+            rules: self.rules.clone(),
             progress: self.progress.clone(),
             exit_code: (pid == self.child.id()).then(|| self.exit_code.clone()),
             requested: None,

@@ -23,7 +23,7 @@ mod waits;
 pub use attach::attach;
 pub use launch::launch;
 
-use crate::{Progress, RecordError, StopHandle, Summary};
+use crate::{Progress, RecordError, RuleHandle, StopHandle, Summary};
 use session::LiveStream;
 use std::{
     sync::{
@@ -37,6 +37,7 @@ use std::{
 #[derive(Debug)]
 pub struct Recording {
     stop: StopHandle,
+    rules: RuleHandle,
     progress: Arc<Mutex<Progress>>,
     live: Option<LiveStream>,
     worker: JoinHandle<Result<Summary, RecordError>>,
@@ -48,6 +49,11 @@ impl Recording {
     /// A handle that ends the recording. What was recorded is still written. A launched command goes on.
     pub fn stop_handle(&self) -> StopHandle {
         self.stop.clone()
+    }
+
+    /// A handle that replaces what is instrumented.
+    pub fn rule_handle(&self) -> RuleHandle {
+        self.rules.clone()
     }
 
     /// How far it is.

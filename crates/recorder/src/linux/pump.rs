@@ -13,7 +13,7 @@ use super::{
     target::Target,
     waits,
 };
-use crate::{EngineChoice, Progress, RecordError, SessionSummary, StopHandle, Timings};
+use crate::{EngineChoice, Progress, RecordError, RuleHandle, SessionSummary, StopHandle, Timings};
 use nettrace::{
     counters::{self, Counted},
     thread_pool,
@@ -116,8 +116,8 @@ pub(super) struct Sources {
     pub duration: Option<Duration>,
     /// How many looks at the heap end the recording, if it is for them only.
     pub last_look: Option<u32>,
-    /// Names of the rules by which methods are instrumented, if any are.
-    pub rules: Option<Vec<String>>,
+    /// The rules by which methods are instrumented, if any are.
+    pub rules: RuleHandle,
     /// Whether that is only told, and ends the recording.
     pub dry: bool,
     pub stop: StopHandle,
@@ -204,8 +204,10 @@ pub(super) struct Pump {
     timings: Timings,
     /// When the rules had been applied.
     applied: Option<Instant>,
-    /// Methods that were instrumented so far.
+    /// Methods that were instrumented since rules were sent.
     instrumented: u64,
+    /// Which of the rules were sent.
+    sent_rules: u64,
 }
 
 impl Pump {
@@ -249,6 +251,18 @@ impl Pump {
             timings: Timings { attach_to_initialize, ..Timings::default() },
             applied: None,
             instrumented: 0,
+            sent_rules: 0,
+        }
+    }
+
+    /// Sends the rules, if there are some that were not sent.
+    pub fn instrument(&mut self) -> Result<(), RecordError> {
+        let Some((number, rules)) = self.sources.rules.newer_than(self.sent_rules) else { return Ok(()) };
+        self.sent_rules = number;
+        match self.sources.link.send(&Control::Instrument(rules)) {
+            Err(FrameError::TooLarge(_)) => Err(RecordError::RulesTooLarge),
+            // An agent that is gone shows up as such in the first round.
+            _ => Ok(()),
         }
     }
 
@@ -271,7 +285,7 @@ impl Pump {
                 break;
             }
             // Where methods are instrumented, time counts from when they are.
-            let begun = if self.sources.rules.is_some() { self.applied } else { Some(started) };
+            let begun = if self.runs("trace") { self.applied } else { Some(started) };
             let is_over = |limit| begun.is_some_and(|begun| begun.elapsed() >= limit);
             if self.sources.stop.is_stopped() || self.sources.duration.is_some_and(is_over) {
                 break;
@@ -280,6 +294,9 @@ impl Pump {
                 break;
             }
             self.step();
+            if let Err(error) = self.instrument() {
+                self.note(error.to_string());
+            }
             if Instant::now() >= next_second {
                 next_second += Duration::from_secs(1);
                 self.every_second();
@@ -579,8 +596,9 @@ impl Pump {
             Record::Calls(calls) => self.calls(&calls),
             Record::Instrumented(method) => self.instrumented(method),
             Record::Applied => {
-                self.applied = Some(Instant::now());
-                let methods = self.instrumented;
+                self.applied.get_or_insert_with(Instant::now);
+                self.progress().rules_applied += 1;
+                let methods = std::mem::take(&mut self.instrumented);
                 self.stage(&format!("tracing {methods} method{}", if methods == 1 { "" } else { "s" }));
             }
             Record::Traced(calls) => self.traced(calls),
@@ -747,8 +765,6 @@ impl Pump {
 
     fn instrumented(&mut self, method: wire::Instrumented) {
         let Some(function) = self.frames.function_of(method.method) else { return };
-        let rules = self.sources.rules.as_deref().unwrap_or_default();
-        let rule = rules.get(method.rule as usize).cloned().unwrap_or_default();
         let state = match method.state {
             wire::InstrumentState::Possible => InstrumentState::Possible,
             wire::InstrumentState::Requested => InstrumentState::Requested,
@@ -757,7 +773,7 @@ impl Pump {
         };
         self.instrumented += u64::from(state == InstrumentState::Requested);
         self.write_definitions();
-        let slot = method.slot;
+        let (slot, rule) = (method.slot, method.rule);
         self.write(&SessionRecord::Instrumented(InstrumentedMethod { time: now(), function, rule, slot, state }));
     }
 
@@ -1256,7 +1272,7 @@ impl Pump {
             Some(ByeReason::Stopped) => {}
             Some(ByeReason::Stays) => self.note(STAYS.into()),
             // Who traces was told before, and so was who has.
-            Some(ByeReason::Hooked) if self.sources.rules.is_some() || self.sources.stays => {}
+            Some(ByeReason::Hooked) if self.runs("trace") || self.sources.stays => {}
             Some(ByeReason::Hooked) => self.note(HOOKED.into()),
             Some(ByeReason::Failed | ByeReason::Skipped) => reason = EndReason::AgentLost,
             None => {

@@ -8,7 +8,7 @@ use super::{
     pump::{Out, Pump, Sources, now},
     target::Target,
 };
-use crate::{EngineChoice, Progress, RecordError, RecordOptions, StopHandle};
+use crate::{EngineChoice, Progress, RecordError, RecordOptions, RuleHandle, StopHandle};
 use diagnostics::{EventPipeConfig, Port, Provider};
 use profilers::EventSource;
 use session::{Entry, LiveSink, LiveStream, ProfilerRun, SessionInfo, SessionWriter, Tee, live};
@@ -19,7 +19,7 @@ use std::{
     sync::{Arc, Mutex, OnceLock},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-use wire::{Control, CpuEngine, ProfilerConfig, SessionConfig, frame::FrameError};
+use wire::{CpuEngine, ProfilerConfig, SessionConfig};
 
 /// Records that may wait for a live view.
 const LIVE_QUEUE: usize = 16 << 10;
@@ -167,11 +167,6 @@ fn last_look(options: &RecordOptions) -> Option<u32> {
     if ends { looks("async") } else { None }
 }
 
-/// Names of rules by their places.
-fn rule_names(rules: &rules::RuleSet) -> Vec<String> {
-    rules.rules().iter().map(|rule| rule.name.clone()).collect()
-}
-
 /// The engine that a launch asks the agent for: the choice is made before there is a process.
 pub(super) fn engine_for_launch(options: &RecordOptions) -> Result<CpuEngine, RecordError> {
     let own = Target::new(std::process::id())
@@ -229,6 +224,7 @@ pub(super) struct Start {
     pub output: Option<OutputFile>,
     pub live: Option<LiveSink>,
     pub stop: StopHandle,
+    pub rules: RuleHandle,
     pub progress: Arc<Mutex<Progress>>,
     /// Where the exit code of the process will stand, if it is the command that we launched.
     pub exit_code: Option<Arc<OnceLock<i32>>>,
@@ -242,14 +238,7 @@ pub(super) struct Start {
 
 impl Start {
     /// Opens the session file and the EventPipe session.
-    pub fn pump(mut self, options: &RecordOptions) -> Result<Pump, RecordError> {
-        if let Some(rules) = &options.instrument {
-            let message = Control::Instrument(rules.clone());
-            // An agent that is gone shows up as such in the first round.
-            if let Err(FrameError::TooLarge(_)) = self.link.send(&message) {
-                return Err(RecordError::RulesTooLarge);
-            }
-        }
+    pub fn pump(self, options: &RecordOptions) -> Result<Pump, RecordError> {
         let path = self.output.as_ref().map(|output| output.path.clone());
         let writer = self.output.map(OutputFile::writer).transpose()?;
         let out: Out = Tee(writer, self.live);
@@ -317,7 +306,7 @@ impl Start {
             out,
             duration: options.duration,
             last_look: last_look(options),
-            rules: options.instrument.as_ref().map(rule_names),
+            rules: self.rules,
             dry: options.profilers.iter().any(|selection| {
                 selection.spec.id == profilers::trace::SPEC.id && selection.param("dry") == Some("yes")
             }),
@@ -328,7 +317,10 @@ impl Start {
             stays: self.stays,
             library: self.library,
         };
-        Ok(Pump::new(sources))
+        let mut pump = Pump::new(sources);
+        // Before a launched process may go on.
+        pump.instrument()?;
+        Ok(pump)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Systems on which recording is not built yet.
 
-use crate::{Progress, RecordError, RecordOptions, StopHandle, Summary};
+use crate::{Progress, RecordError, RecordOptions, RuleHandle, StopHandle, Summary};
 use diagnostics::DotnetProcess;
 use session::LiveStream;
 use std::{convert::Infallible, ffi::OsString};
@@ -22,6 +22,11 @@ pub fn launch(_command: Vec<OsString>, _options: RecordOptions) -> Result<Record
 impl Recording {
     /// A handle that ends the recording.
     pub fn stop_handle(&self) -> StopHandle {
+        match self.0 {}
+    }
+
+    /// A handle that replaces what is instrumented.
+    pub fn rule_handle(&self) -> RuleHandle {
         match self.0 {}
     }
 
