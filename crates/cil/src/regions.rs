@@ -143,7 +143,7 @@ impl Regions {
             }
         }
         // Inner clauses come first. It is enough to look at the try blocks: handlers belong to the same clauses.
-        for region in self.list.iter().skip(1).filter(|region| region.kind == RegionKind::Try) {
+        for region in self.inner().filter(|region| region.kind == RegionKind::Try) {
             let around = self.get(region.parent);
             if region.parent != ROOT && region.clauses.1 > around.clauses.0 {
                 return Err(RegionError::Order(around.clauses.0));
@@ -164,6 +164,24 @@ impl Regions {
             parent: ROOT,
             clauses: (u32::MAX, u32::MAX),
         })
+    }
+
+    /// All but the whole method.
+    pub fn inner(&self) -> impl Iterator<Item = &Region> {
+        self.list.iter().skip(1)
+    }
+
+    /// The smallest region around an offset; `None` behind the code.
+    pub fn at(&self, offset: u32) -> Option<u32> {
+        if offset >= self.get(ROOT).range.end {
+            return None;
+        }
+        // The last one that starts in front, or one around it.
+        let mut region = self.list.partition_point(|region| region.range.start <= offset).saturating_sub(1) as u32;
+        while region != ROOT && self.get(region).range.end <= offset {
+            region = self.get(region).parent;
+        }
+        Some(region)
     }
 
     /// The try block of a clause.
@@ -211,6 +229,9 @@ mod tests {
         assert_eq!(regions.try_of(1), regions.try_of(2));
         assert_eq!(regions.get(regions.try_of(1)).clauses, (1, 2));
         assert_eq!(regions.get(regions.try_of(0)).parent, regions.try_of(1));
+        let starts = [0, 1, 3, 5, 10, 29, 30, 99].map(|offset| regions.get(regions.at(offset).unwrap()).range.start);
+        assert_eq!(starts, [0, 1, 3, 0, 10, 20, 0, 0]);
+        assert_eq!((regions.at(30), regions.at(100)), (Some(ROOT), None));
     }
 
     #[test]

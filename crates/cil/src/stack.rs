@@ -1,6 +1,7 @@
 //! How many values are on the evaluation stack at each instruction. Source: ECMA-335 III.1.7.
 
-use crate::{ClauseKind, DecodeError, ExceptionClause, Flow, Instruction, MethodBody, Opcode, OperandKind, Token};
+use crate::opcode::Step;
+use crate::{ClauseKind, DecodeError, ExceptionClause, Flow, Instruction, MethodBody, Opcode, Token, instructions};
 
 /// What a call does to the stack. `newobj` takes no `this` and always gives a value; `calli` takes the function
 /// pointer besides.
@@ -100,10 +101,12 @@ pub enum StackError {
 
 /// No way to this instruction is known (yet).
 const UNREACHED: u16 = u16::MAX;
-/// No instruction starts here.
+/// No instruction is known to start here: it is inside of one, or the pass has not come here.
 const INSIDE: u16 = u16::MAX - 1;
 /// Highest stack that is not one of the marks above.
 const LIMIT: u32 = u16::MAX as u32 - 2;
+/// The height where no way leads to. Too high, whatever an instruction takes off it.
+const DEAD: u32 = u32::MAX / 2;
 
 /// The height of the stack before each instruction that can be reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -131,20 +134,21 @@ impl StackHeights {
     /// The first contradiction on a way that can be taken. Code that cannot be reached is only decoded.
     pub fn compute(body: &MethodBody<'_>, returns: bool, tokens: &impl Tokens) -> Result<Self, StackError> {
         let mut heights = Self::default();
-        heights.walk(body, returns, tokens, &mut Vec::new())?;
+        heights.walk(body, returns, tokens, &mut NoRules, &mut Vec::new())?;
         Ok(heights)
     }
 
-    /// The same into what is there already, whose room is used again. `pending` is only room.
-    pub(crate) fn walk(
+    /// The same into what is there already, whose room is used again, and by more rules. `pending` is only room.
+    pub(crate) fn walk<R: Rules>(
         &mut self,
         body: &MethodBody<'_>,
         returns: bool,
         tokens: &impl Tokens,
+        rules: &mut R,
         pending: &mut Vec<u32>,
-    ) -> Result<Seen, StackError> {
+    ) -> Result<(), R::Error> {
         self.heights.clear();
-        self.heights.resize(body.code.len(), UNREACHED);
+        self.heights.resize(body.code.len(), INSIDE);
         pending.clear();
         let mut walk = Walk {
             code: &body.code,
@@ -152,14 +156,15 @@ impl StackHeights {
             returns,
             heights: &mut self.heights,
             max: 0,
+            ahead: 0,
             pending,
             backward: None,
-            seen: Seen::default(),
         };
         walk.seed(&body.clauses)?;
-        walk.run()?;
+        walk.pass(rules)?;
+        walk.go_back()?;
         (self.max, self.backward) = (walk.max, walk.backward);
-        Ok(walk.seen)
+        Ok(())
     }
 
     /// The highest stack.
@@ -173,6 +178,11 @@ impl StackHeights {
     #[must_use]
     pub fn before(&self, offset: u32) -> Option<u16> {
         self.heights.get(offset as usize).copied().filter(|&height| u32::from(height) <= LIMIT)
+    }
+
+    /// Whether an instruction starts at `offset`.
+    pub(crate) fn is_start(&self, offset: u32) -> bool {
+        self.heights.get(offset as usize).is_some_and(|&height| height != INSIDE)
     }
 
     /// The first branch that breaks the rule on backward branches.
@@ -190,17 +200,51 @@ pub fn max_stack(body: &MethodBody<'_>, returns: bool, tokens: &impl Tokens) -> 
     StackHeights::compute(body, returns, tokens).map(|heights| heights.max)
 }
 
-/// What a walk met on its way, so that nobody has to look again at code that is plain.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seen {
-    /// One more than the highest argument that is named; 0 if none is.
-    pub arguments: u32,
-    /// The same of locals.
-    pub locals: u32,
-    /// There is a prefix, or an instruction that is not allowed everywhere.
-    pub special: bool,
-    /// There is code that the first pass found no way to. Its branches were not looked at.
-    pub dead: bool,
+/// What is asked of code besides heights, while a walk passes over it.
+pub(crate) trait Rules {
+    type Error: From<StackError>;
+
+    /// Marks of opcodes that [`Rules::check`] wants to see, besides those with [`Step::ODD`].
+    fn marks(&self) -> u16;
+
+    /// It wants to see all instructions that do not end in front of this offset, too.
+    fn calm_until(&self) -> u32;
+
+    /// Whether it has nothing against a branch from here to an offset, if an instruction starts there.
+    fn is_calm(&self, target: u32) -> bool;
+
+    /// Whether there is the argument or local that an opcode with [`Step::ARGUMENT`] or [`Step::LOCAL`] names.
+    fn has(&self, step: Step, index: u8) -> bool;
+
+    /// Looks at an instruction. The pass may have found no way to it, and so no height of the stack before it.
+    fn check(&mut self, instruction: &Instruction<'_>, height: Option<u16>) -> Result<(), Self::Error>;
+}
+
+/// Nothing is asked.
+struct NoRules;
+
+impl Rules for NoRules {
+    type Error = StackError;
+
+    fn marks(&self) -> u16 {
+        0
+    }
+
+    fn calm_until(&self) -> u32 {
+        u32::MAX
+    }
+
+    fn is_calm(&self, _: u32) -> bool {
+        true
+    }
+
+    fn has(&self, _: Step, _: u8) -> bool {
+        true
+    }
+
+    fn check(&mut self, _: &Instruction<'_>, _: Option<u16>) -> Result<(), StackError> {
+        Ok(())
+    }
 }
 
 struct Walk<'a, T> {
@@ -209,10 +253,11 @@ struct Walk<'a, T> {
     returns: bool,
     heights: &'a mut Vec<u16>,
     max: u16,
+    /// Offsets with a height that the pass over the code has not come to.
+    ahead: u32,
     /// Instructions with a known height that the pass over the code has already gone by.
     pending: &'a mut Vec<u32>,
     backward: Option<BackwardBranch>,
-    seen: Seen,
 }
 
 impl<T: Tokens> Walk<'_, T> {
@@ -240,7 +285,10 @@ impl<T: Tokens> Walk<'_, T> {
         self.max = self.max.max(height);
         let slot = self.heights.get_mut(offset as usize).ok_or(StackError::Target { offset, target: offset })?;
         match *slot {
-            UNREACHED => *slot = height,
+            INSIDE => {
+                *slot = height;
+                self.ahead += 1;
+            }
             first if first != height => {
                 return Err(StackError::Mismatch { to: offset, from: offset, first, second: height });
             }
@@ -249,32 +297,89 @@ impl<T: Tokens> Walk<'_, T> {
         Ok(())
     }
 
-    fn run(&mut self) -> Result<(), StackError> {
+    /// Goes over the code once. That settles all code that compilers write, except loops that are entered in the
+    /// middle.
+    fn pass<R: Rules>(&mut self, rules: &mut R) -> Result<(), R::Error> {
         let code = self.code;
-        let mut offset = 0;
-        // One pass settles all code that compilers write, except loops that are entered in the middle.
-        while (offset as usize) < code.len() {
-            let instruction = Instruction::decode(code, offset)?;
+        let marks = Step::ODD | rules.marks();
+        // The last instruction is looked at more closely anyway: none may reach over the end.
+        let size = u32::try_from(code.len()).unwrap_or(0);
+        let mut calm_until = rules.calm_until().min(size);
+        let (mut offset, mut previous, mut height) = (0, 0, DEAD);
+        while let (Some(&first), Some(slot)) = (code.get(offset as usize), self.heights.get_mut(offset as usize)) {
+            match *slot {
+                INSIDE => *slot = if height == DEAD { UNREACHED } else { height as u16 },
+                known => {
+                    self.ahead -= 1;
+                    if height != known.into() && height != DEAD {
+                        return Err(mismatch(previous, offset, known, height).into());
+                    }
+                    height = known.into();
+                }
+            }
+            previous = offset;
+            let step = Step::of(first);
+            let end = offset.wrapping_add(step.size.into());
+            let rest = height.wrapping_sub(step.pops.into());
+            if end < calm_until {
+                // No instruction without a mark puts more than two values.
+                if step.marks & marks == 0 && rest <= LIMIT - 2 {
+                    height = rest + u32::from(step.pushes);
+                    self.max = self.max.max(height as u16);
+                    offset = end;
+                    continue;
+                }
+                if let Some(after) = self.behind(step, offset, height, rules)? {
+                    height = after;
+                    offset = end;
+                    continue;
+                }
+            }
+            let instruction = Instruction::decode(code, offset).map_err(StackError::from)?;
             let end = instruction.end();
-            if instruction.size > 1 {
-                self.mark_inside(offset, end)?;
+            let before = if height == DEAD { None } else { Some(height as u16) };
+            if let Some(before) = before {
+                height = self.step(&instruction, before, end)?.into();
+                if instruction.opcode.flow().continues() {
+                    self.go_on(offset, end, height)?;
+                } else {
+                    height = DEAD;
+                }
             }
-            self.note(&instruction);
-            match self.height(offset) {
-                Some(height) => self.step(&instruction, height, end)?,
-                None => self.seen.dead = true,
-            }
+            rules.check(&instruction, before)?;
+            calm_until = rules.calm_until().min(size);
             offset = end;
         }
+        if self.ahead == 0 { Ok(()) } else { Err(self.led_inside().into()) }
+    }
+
+    /// Whether a height may be carried on to the instruction behind. Otherwise that is said before what rules say.
+    fn go_on(&self, offset: u32, end: u32, height: u32) -> Result<(), StackError> {
+        match self.heights.get(end as usize) {
+            None => Err(StackError::FallsOff { offset }),
+            Some(&known) if known != INSIDE && height != known.into() => Err(mismatch(offset, end, known, height)),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Follows the ways into code that the pass found no way to.
+    fn go_back(&mut self) -> Result<(), StackError> {
         while let Some(mut offset) = self.pending.pop() {
             // On from here until known ground.
-            while let Some(height) = self.height(offset) {
-                let instruction = Instruction::decode(code, offset)?;
-                let end = instruction.end();
-                let known = self.height(end).is_some();
-                self.step(&instruction, height, 0)?;
-                if known || !instruction.opcode.flow().continues() {
+            while let Some(&height) = self.heights.get(offset as usize) {
+                let instruction = Instruction::decode(self.code, offset)?;
+                let after = self.step(&instruction, height, u32::MAX)?;
+                if !instruction.opcode.flow().continues() {
                     break;
+                }
+                let end = instruction.end();
+                match self.heights.get_mut(end as usize) {
+                    None => return Err(StackError::FallsOff { offset }),
+                    Some(slot) if *slot == UNREACHED => *slot = after,
+                    Some(&mut first) if first != after => {
+                        return Err(StackError::Mismatch { to: end, from: offset, first, second: after });
+                    }
+                    Some(_) => break,
                 }
                 offset = end;
             }
@@ -282,49 +387,17 @@ impl<T: Tokens> Walk<'_, T> {
         Ok(())
     }
 
-    /// Nobody may have gone into the middle of an instruction, and nobody may later.
-    #[inline]
-    fn mark_inside(&mut self, offset: u32, end: u32) -> Result<(), StackError> {
-        let inside = self.heights.get_mut(offset as usize + 1..end as usize).unwrap_or_default();
-        for (target, slot) in (offset + 1..).zip(inside) {
-            if *slot != UNREACHED {
-                return Err(StackError::Target { offset, target });
+    /// Finds the instruction into whose middle a branch or clause leads.
+    fn led_inside(&self) -> StackError {
+        for instruction in instructions(self.code).map_while(Result::ok) {
+            let offset = instruction.offset;
+            let inside = self.heights.get(offset as usize + 1..instruction.end() as usize).unwrap_or_default();
+            if let Some(index) = inside.iter().position(|&height| height != INSIDE) {
+                return StackError::Target { offset, target: offset + 1 + index as u32 };
             }
-            *slot = INSIDE;
         }
-        Ok(())
-    }
-
-    #[inline]
-    fn note(&mut self, instruction: &Instruction<'_>) {
-        let opcode = instruction.opcode;
-        match opcode.operand() {
-            OperandKind::None | OperandKind::Argument8 | OperandKind::Argument16 => {
-                if let Some(index) = instruction.argument() {
-                    self.seen.arguments = self.seen.arguments.max(u32::from(index) + 1);
-                } else if let Some(index) = opcode.implied_local() {
-                    self.seen.locals = self.seen.locals.max(u32::from(index) + 1);
-                }
-            }
-            OperandKind::Local8 | OperandKind::Local16 => {
-                if let Some(index) = instruction.local() {
-                    self.seen.locals = self.seen.locals.max(u32::from(index) + 1);
-                }
-            }
-            _ => {}
-        }
-        let everywhere = match opcode.flow() {
-            Flow::Prefix | Flow::EndFinally | Flow::EndFilter => false,
-            Flow::Throw => opcode != Opcode::Rethrow,
-            Flow::Next => opcode != Opcode::Localloc,
-            _ => true,
-        };
-        self.seen.special |= !everywhere;
-    }
-
-    #[inline]
-    fn height(&self, offset: u32) -> Option<u16> {
-        self.heights.get(offset as usize).copied().filter(|&height| u32::from(height) <= LIMIT)
+        // Not reached: what is ahead was counted where it is.
+        StackError::Target { offset: 0, target: self.code.len() as u32 }
     }
 
     /// Pops and pushes of an instruction.
@@ -339,20 +412,59 @@ impl<T: Tokens> Walk<'_, T> {
         }
         let token = instruction.token().unwrap_or_default();
         let unknown = StackError::UnknownCall { offset: instruction.offset, token };
-        let effect = self.tokens.call_effect(token).ok_or(unknown)?;
+        self.call(opcode, token).ok_or(unknown)
+    }
+
+    /// Pops and pushes of a call.
+    #[inline]
+    fn call(&self, opcode: Opcode, token: Token) -> Option<(u32, u32)> {
+        let effect = self.tokens.call_effect(token)?;
         let parameters = u32::from(effect.parameters);
         let this = u32::from(effect.has_this);
-        Ok(match opcode {
+        Some(match opcode {
             Opcode::Newobj => (parameters, 1),
             Opcode::Calli => (parameters + this + 1, effect.returns.into()),
             _ => (parameters + this, effect.returns.into()),
         })
     }
 
-    /// Passes the height on to all that may follow. `passed` is the end of the code that the first pass has been
-    /// through; what it goes on to needs no second visit.
+    /// The height behind the instruction at `offset` if it is one of those that are frequent and easily followed, and
+    /// nothing is wrong with it; `None` otherwise.
     #[inline]
-    fn step(&mut self, instruction: &Instruction<'_>, height: u16, passed: u32) -> Result<(), StackError> {
+    fn behind<R: Rules>(&mut self, step: Step, offset: u32, height: u32, rules: &R) -> Result<Option<u32>, StackError> {
+        let rest = self.code.get(offset as usize..).unwrap_or_default();
+        let Some(&[first, index, b1, b2, b3]) = rest.first_chunk() else { return Ok(None) };
+        let operand = [index, b1, b2, b3];
+        let mut effect = Some((step.pops.into(), step.pushes.into()));
+        if step.marks & Step::CALLS != 0 {
+            effect = Opcode::decode(&[first]).and_then(|call| self.call(call, Token(u32::from_le_bytes(operand))));
+        } else if step.marks & (Step::ARGUMENT | Step::LOCAL) != 0 {
+            effect = effect.filter(|_| rules.has(step, index));
+        } else if step.marks & Step::BRANCHES == 0 {
+            return Ok(None);
+        }
+        let after = effect.and_then(|(pops, pushes)| Some(height.checked_sub(pops)? + pushes));
+        let Some(after) = after.filter(|&after| after <= LIMIT) else { return Ok(None) };
+        if step.marks & Step::BRANCHES != 0 {
+            let end = offset + u32::from(step.size);
+            let distance = if step.size == 2 { index.cast_signed().into() } else { i32::from_le_bytes(operand) };
+            let target = end.wrapping_add_signed(distance);
+            if !rules.is_calm(target) {
+                return Ok(None);
+            }
+            self.join(offset, target, after as u16, end)?;
+            if step.pops == 0 {
+                return Ok(Some(DEAD));
+            }
+        }
+        self.max = self.max.max(after as u16);
+        Ok(Some(after))
+    }
+
+    /// Takes a height through an instruction and to its targets; gives the one behind it. `passed` is the end of the
+    /// code that the pass has been through: what comes later needs no second visit.
+    #[inline]
+    fn step(&mut self, instruction: &Instruction<'_>, height: u16, passed: u32) -> Result<u16, StackError> {
         let offset = instruction.offset;
         let (pops, pushes) = self.effect(instruction)?;
         let rest = u32::from(height).checked_sub(pops).ok_or(StackError::Underflow { offset, pops, height })?;
@@ -375,38 +487,34 @@ impl<T: Tokens> Walk<'_, T> {
             }
             _ => {}
         }
-        if flow.continues() {
-            let end = instruction.end();
-            match self.heights.get_mut(end as usize) {
-                None => return Err(StackError::FallsOff { offset }),
-                Some(slot) if *slot == UNREACHED => *slot = after,
-                Some(&mut first) if first != after => {
-                    return Err(StackError::Mismatch { to: end, from: offset, first, second: after });
-                }
-                Some(_) => {}
-            }
-        }
-        Ok(())
+        Ok(after)
     }
 
     fn join(&mut self, offset: u32, target: u32, height: u16, passed: u32) -> Result<(), StackError> {
         let slot = self.heights.get_mut(target as usize).ok_or(StackError::Target { offset, target })?;
         match *slot {
+            INSIDE if target < passed => Err(StackError::Target { offset, target }),
+            INSIDE => {
+                *slot = height;
+                self.ahead += 1;
+                Ok(())
+            }
             UNREACHED => {
                 *slot = height;
-                if passed == 0 || target < passed {
-                    self.pending.push(target);
-                }
+                self.pending.push(target);
                 if target <= offset && height != 0 && self.backward.is_none() {
                     self.backward = Some(BackwardBranch { offset, target });
                 }
                 Ok(())
             }
-            INSIDE => Err(StackError::Target { offset, target }),
             first if first != height => Err(StackError::Mismatch { to: target, from: offset, first, second: height }),
             _ => Ok(()),
         }
     }
+}
+
+fn mismatch(from: u32, to: u32, first: u16, second: u32) -> StackError {
+    StackError::Mismatch { to, from, first, second: second as u16 }
 }
 
 #[cfg(test)]

@@ -2,10 +2,10 @@
 //! passes is not turned down by the JIT for its structure. Sources: ECMA-335 I.12.4.2.8, III.1.7, III.2, II.19 and
 //! the importer of the JIT of dotnet/runtime.
 
+use crate::opcode::Step;
 use crate::regions::{ROOT, RegionError, RegionKind, Regions};
-use crate::{
-    Flow, Instruction, MethodBody, MethodShape, Opcode, Operand, StackError, StackHeights, Tokens, instructions,
-};
+use crate::stack::Rules;
+use crate::{Flow, Instruction, MethodBody, MethodShape, Opcode, Operand, StackError, StackHeights, Tokens};
 
 /// What is wrong with a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -167,8 +167,7 @@ pub struct Verifier {
     regions: Regions,
     heights: StackHeights,
     pending: Vec<u32>,
-    /// By offset; see [`NO_START`].
-    places: Vec<u32>,
+    behind_prefixes: Vec<u32>,
 }
 
 impl Verifier {
@@ -203,30 +202,50 @@ impl Verifier {
         let code_size = u32::try_from(body.code.len()).unwrap_or(u32::MAX);
         // First, because the messages about ranges are better than what their consequences would give.
         self.regions.rebuild(&body.clauses, code_size)?;
-        let seen = self.heights.walk(body, shape.returns, tokens, &mut self.pending)?;
+        self.behind_prefixes.clear();
+        let mut check = Check::new(&self.regions, shape, code_size, &mut self.behind_prefixes);
+        self.heights.walk(body, shape.returns, tokens, &mut check, &mut self.pending)?;
+        let has_dead_code = check.has_dead_code;
         if let Some(branch) = self.heights.backward_branch() {
             return Err(VerifyError::BackwardBranch { offset: branch.offset, target: branch.target });
         }
-        // What is looked for from here on is about clauses, prefixes, instructions that belong into handlers, indices,
-        // and code that the walk did not follow. Most bodies have nothing of that.
-        let plain = body.clauses.is_empty() && !seen.special && !seen.dead;
-        if !plain || seen.arguments > shape.arguments.into() || seen.locals > shape.locals.into() {
-            self.look_again(&body.code, shape)?;
-        }
-        Ok(self.heights.max())
-    }
-
-    fn look_again(&mut self, code: &[u8], shape: MethodShape) -> Result<(), VerifyError> {
-        for index in 1..self.regions.len() as u32 {
-            let region = self.regions.get(index);
+        for region in self.regions.inner() {
             let offset = region.range.start;
             if let (RegionKind::Try, Some(height @ 1..)) = (region.kind, self.heights.before(offset)) {
                 return Err(VerifyError::TryEntry { offset, height });
             }
         }
-        let mut check = Check { regions: &self.regions, places: &mut self.places, shape, heights: &self.heights };
-        check.place(code)?;
-        check.check(code)
+        // Few bodies have prefixes or code that the walk found no way to.
+        if has_dead_code || !self.behind_prefixes.is_empty() {
+            self.look_again(&body.code)?;
+        }
+        Ok(self.heights.max())
+    }
+
+    /// Looks for what shows only when the whole code is known: whether branches out of dead code lead to instructions,
+    /// whether any lead behind a prefix, and how high the stack is where only a way back leads.
+    fn look_again(&self, code: &[u8]) -> Result<(), VerifyError> {
+        let mut next = 0;
+        while let Some(&first) = code.get(next as usize) {
+            let step = Step::of(first);
+            // Neither a branch nor of two bytes.
+            if step.marks & Step::TURNS == 0 {
+                next += u32::from(step.size);
+                continue;
+            }
+            let instruction = Instruction::decode(code, next).map_err(StackError::from)?;
+            next = instruction.end();
+            let Instruction { offset, opcode, .. } = instruction;
+            for target in instruction.targets() {
+                if !self.heights.is_start(target) || self.behind_prefixes.binary_search(&target).is_ok() {
+                    return Err(VerifyError::Target { offset, target });
+                }
+            }
+            if opcode == Opcode::Localloc && self.heights.before(offset).is_some_and(|height| height != 1) {
+                return Err(VerifyError::Misplaced { offset, opcode });
+            }
+        }
+        Ok(())
     }
 
     /// The stack before each instruction of the body that was checked last.
@@ -236,81 +255,143 @@ impl Verifier {
     }
 }
 
-/// Instruction starts have the index of their region; other bytes have this.
-const NO_START: u32 = u32::MAX;
-/// Added to the index behind a prefix.
-const BEHIND_PREFIX: u32 = 1 << 31;
-
+/// What is asked of each instruction in its place, while the walk for the stack passes over it.
 struct Check<'a> {
     regions: &'a Regions,
-    /// By offset.
-    places: &'a mut Vec<u32>,
     shape: MethodShape,
-    heights: &'a StackHeights,
+    code_size: u32,
+    /// The region that the instruction is in.
+    region: u32,
+    /// The one that starts next.
+    next: u32,
+    /// From here to the next border all is in that region.
+    since: u32,
+    border: u32,
+    prefixes: Prefixes,
+    /// A call behind `tail.`: `ret` has to follow.
+    tail_call: Option<u32>,
+    /// Where no branch may lead, in order.
+    behind_prefixes: &'a mut Vec<u32>,
+    has_dead_code: bool,
 }
 
-impl Check<'_> {
-    /// Says for each instruction where it is. Decoding was checked before.
-    fn place(&mut self, code: &[u8]) -> Result<(), VerifyError> {
-        self.places.clear();
-        self.places.resize(code.len(), NO_START);
-        let (mut current, mut next, mut mark) = (ROOT, 1, 0);
-        for instruction in instructions(code) {
-            let instruction = instruction.map_err(StackError::from)?;
-            let Instruction { offset, .. } = instruction;
-            let end = instruction.end();
-            while current != ROOT && self.regions.get(current).range.end <= offset {
-                current = self.regions.get(current).parent;
+impl Rules for Check<'_> {
+    type Error = VerifyError;
+
+    fn marks(&self) -> u16 {
+        Step::beyond(self.shape.arguments, self.shape.locals)
+    }
+
+    #[inline]
+    fn calm_until(&self) -> u32 {
+        if self.is_behind_prefix() { 0 } else { self.border }
+    }
+
+    #[inline]
+    fn is_calm(&self, target: u32) -> bool {
+        (self.since..self.border).contains(&target)
+    }
+
+    #[inline]
+    fn has(&self, step: Step, index: u8) -> bool {
+        let count = if step.marks & Step::ARGUMENT != 0 { self.shape.arguments } else { self.shape.locals };
+        u16::from(index) < count
+    }
+
+    #[inline]
+    fn check(&mut self, instruction: &Instruction<'_>, height: Option<u16>) -> Result<(), VerifyError> {
+        self.has_dead_code |= height.is_none();
+        if instruction.end() > self.border {
+            return Err(VerifyError::ClauseBoundary { offset: instruction.offset });
+        }
+        if self.is_behind_prefix() || instruction.opcode.flow() == Flow::Prefix {
+            self.check_prefix(instruction)?;
+        }
+        self.check_index(instruction)?;
+        self.check_flow(instruction, height)?;
+        if instruction.end() >= self.border.min(self.code_size) {
+            self.cross(instruction)?;
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Check<'a> {
+    fn new(regions: &'a Regions, shape: MethodShape, code_size: u32, behind_prefixes: &'a mut Vec<u32>) -> Self {
+        let mut check = Self {
+            regions,
+            shape,
+            code_size,
+            region: ROOT,
+            next: ROOT + 1,
+            since: 0,
+            border: 0,
+            prefixes: Prefixes::default(),
+            tail_call: None,
+            behind_prefixes,
+            has_dead_code: false,
+        };
+        check.settle(0);
+        check
+    }
+
+    /// Finds the region at `offset`, where one starts or ends, and the next border.
+    fn settle(&mut self, offset: u32) {
+        while self.region != ROOT && self.regions.get(self.region).range.end <= offset {
+            self.region = self.regions.get(self.region).parent;
+        }
+        let mut start = None;
+        while (self.next as usize) < self.regions.len() {
+            start = Some(self.regions.get(self.next).range.start).filter(|&start| start > offset);
+            if start.is_some() {
+                break;
             }
-            while (next as usize) < self.regions.len() && self.regions.get(next).range.start < end {
-                if self.regions.get(next).range.start != offset {
-                    return Err(VerifyError::ClauseBoundary { offset });
-                }
-                current = next;
-                next += 1;
-            }
-            // The innermost region ends first.
-            if current != ROOT && self.regions.get(current).range.end < end {
-                return Err(VerifyError::ClauseBoundary { offset });
-            }
-            if let Some(place) = self.places.get_mut(offset as usize) {
-                *place = current | mark;
-            }
-            mark = if instruction.opcode.flow() == Flow::Prefix { BEHIND_PREFIX } else { 0 };
+            self.region = self.next;
+            self.next += 1;
+        }
+        // The innermost region ends first.
+        let end = Some(self.regions.get(self.region).range.end).filter(|_| self.region != ROOT);
+        self.since = offset;
+        self.border = start.into_iter().chain(end).min().unwrap_or(u32::MAX);
+    }
+
+    /// An instruction at a border, or at the end of the code.
+    fn cross(&mut self, instruction: &Instruction<'_>) -> Result<(), VerifyError> {
+        let (offset, end, from) = (instruction.offset, instruction.end(), self.region);
+        if end < self.code_size {
+            self.settle(end);
+        }
+        let stays = end < self.code_size && self.may_enter(from, self.region, end);
+        if instruction.opcode.flow().continues() && !stays {
+            return Err(VerifyError::FallThrough { offset });
         }
         Ok(())
     }
 
-    fn check(&self, code: &[u8]) -> Result<(), VerifyError> {
-        let mut prefixes = Prefixes::default();
-        let mut after_tail_call = None;
-        for instruction in instructions(code) {
-            let instruction = instruction.map_err(StackError::from)?;
-            let Instruction { offset, opcode, .. } = instruction;
-            let region = self.region(offset).unwrap_or(ROOT);
-            if let Some(call) = after_tail_call.take()
-                && opcode != Opcode::Ret
-            {
-                return Err(VerifyError::Misplaced { offset: call, opcode: Opcode::Tail });
-            }
-            if opcode.flow() == Flow::Prefix {
-                prefixes.add(&instruction)?;
-            } else {
-                if prefixes.has(Opcode::Tail) {
-                    after_tail_call = Some(offset);
-                }
-                prefixes.check(offset, opcode)?;
-                prefixes = Prefixes::default();
-            }
-            self.check_index(&instruction)?;
-            self.check_flow(&instruction, region)?;
-            if let (Opcode::Localloc, height) = (opcode, self.heights.before(offset))
-                && (height.is_some_and(|height| height != 1) || !self.only_inside_tries(region))
-            {
-                return Err(VerifyError::Misplaced { offset, opcode });
-            }
+    /// Whether the next instruction is behind a prefix, or behind a `tail.` call.
+    const fn is_behind_prefix(&self) -> bool {
+        self.prefixes.count != 0 || self.tail_call.is_some()
+    }
+
+    /// An instruction that is a prefix, or behind one, or behind a `tail.` call.
+    fn check_prefix(&mut self, instruction: &Instruction<'_>) -> Result<(), VerifyError> {
+        let Instruction { offset, opcode, .. } = *instruction;
+        if let Some(call) = self.tail_call.take()
+            && opcode != Opcode::Ret
+        {
+            return Err(VerifyError::Misplaced { offset: call, opcode: Opcode::Tail });
         }
-        Ok(())
+        if self.prefixes.count > 0 {
+            self.behind_prefixes.push(offset);
+        }
+        if opcode.flow() == Flow::Prefix {
+            return self.prefixes.add(instruction);
+        }
+        let prefixes = std::mem::take(&mut self.prefixes);
+        if prefixes.has(Opcode::Tail) {
+            self.tail_call = Some(offset);
+        }
+        prefixes.check(offset, opcode)
     }
 
     fn check_index(&self, instruction: &Instruction<'_>) -> Result<(), VerifyError> {
@@ -328,23 +409,20 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn check_flow(&self, instruction: &Instruction<'_>, region: u32) -> Result<(), VerifyError> {
+    fn check_flow(&self, instruction: &Instruction<'_>, height: Option<u16>) -> Result<(), VerifyError> {
         let Instruction { offset, opcode, .. } = *instruction;
-        let end = instruction.end();
+        let region = self.region;
         let misplaced = Err(VerifyError::Misplaced { offset, opcode });
         match opcode.flow() {
-            Flow::Branch | Flow::Conditional => {
+            Flow::Branch | Flow::Conditional | Flow::Leave => {
                 for target in instruction.targets() {
-                    let to = self.target(offset, target)?;
-                    if !self.may_enter(region, to, target) {
-                        return Err(VerifyError::BranchAcross { offset, target });
+                    if (self.since..self.border.min(self.code_size)).contains(&target) {
+                        continue;
                     }
-                }
-            }
-            Flow::Leave => {
-                for target in instruction.targets() {
-                    let to = self.target(offset, target)?;
-                    if !self.may_leave(region, to, target) {
+                    let to = self.regions.at(target).ok_or(VerifyError::Target { offset, target })?;
+                    let leaves = opcode.flow() == Flow::Leave;
+                    let may = if leaves { Self::may_leave } else { Self::may_enter };
+                    if !may(self, region, to, target) {
                         return Err(VerifyError::BranchAcross { offset, target });
                     }
                 }
@@ -354,32 +432,20 @@ impl Check<'_> {
             // A filter ends with the only `endfilter` in it.
             Flow::EndFilter => {
                 let region = self.regions.get(region);
-                if region.kind != RegionKind::Filter || region.range.end != end {
+                if region.kind != RegionKind::Filter || region.range.end != instruction.end() {
                     return misplaced;
                 }
             }
             Flow::Throw if opcode == Opcode::Rethrow && !self.may_rethrow(region) => return misplaced,
+            Flow::Next
+                if opcode == Opcode::Localloc
+                    && (height.is_some_and(|height| height != 1) || !self.only_inside_tries(region)) =>
+            {
+                return misplaced;
+            }
             _ => {}
         }
-        if opcode.flow().continues() {
-            let stays = self.region(end).is_some_and(|to| self.may_enter(region, to, end));
-            if !stays {
-                return Err(VerifyError::FallThrough { offset });
-            }
-        }
         Ok(())
-    }
-
-    fn region(&self, offset: u32) -> Option<u32> {
-        self.places.get(offset as usize).filter(|&&place| place != NO_START).map(|place| place & !BEHIND_PREFIX)
-    }
-
-    /// The region of a branch target.
-    fn target(&self, offset: u32, target: u32) -> Result<u32, VerifyError> {
-        match self.places.get(target as usize) {
-            Some(&place) if place & BEHIND_PREFIX == 0 => Ok(place),
-            _ => Err(VerifyError::Target { offset, target }),
-        }
     }
 
     /// Whether a branch out of region `from` may lead to `target` in region `to`: only inwards, and only to the first
@@ -609,6 +675,31 @@ mod tests {
         // ldarg.0; ldarg.0; brtrue behind the prefix; volatile. ldind.i4; pop; ret
         let between = check(&[0x02, 0x02, 0x2d, 2, 0xfe, 0x13, 0x4a, 0x26, 0x2a], &[]);
         assert_eq!(between, Err(VerifyError::Target { offset: 2, target: 6 }));
+        // ldarg.0; volatile. ldind.i4; pop; ldarg.0; br.s back behind the prefix
+        let back = check(&[0x02, 0xfe, 0x13, 0x4a, 0x26, 0x02, 0x2b, 0xfb], &[]);
+        assert_eq!(back, Err(VerifyError::Target { offset: 6, target: 3 }));
+    }
+
+    #[test]
+    fn code_that_no_way_leads_to() {
+        // 0: ret; 1: br.s into the middle of 3: ldc 0; 8: pop; 9: ret
+        let error = check(&[0x2a, 0x2b, 1, 0x20, 0, 0, 0, 0, 0x26, 0x2a], &[]);
+        assert_eq!(error, Err(VerifyError::Target { offset: 1, target: 4 }));
+        assert_eq!(check(&[0x2a, 0x2b, 9], &[]), Err(VerifyError::Target { offset: 1, target: 12 }));
+        assert_eq!(check(&[0x2a, 0x00], &[]), Err(VerifyError::FallThrough { offset: 1 }));
+        assert_eq!(check(&[0x2a, 0x03, 0x2a], &[]), Err(VerifyError::Argument { offset: 1, index: 1, count: 1 }));
+        // What it would do to the stack is not asked.
+        assert_eq!(check(&[0x2a, 0x26, 0x26, 0x2a], &[]), Ok(0));
+    }
+
+    #[test]
+    fn localloc_needs_its_size_alone_on_the_stack() {
+        assert_eq!(check(&[0x17, 0xfe, 0x0f, 0x26, 0x2a], &[]), Ok(1));
+        let misplaced = |offset| Err(VerifyError::Misplaced { offset, opcode: Opcode::Localloc });
+        assert_eq!(check(&[0x17, 0x17, 0xfe, 0x0f, 0x26, 0x26, 0x2a], &[]), misplaced(2));
+        // 0: leave 10; 2: pop; 3: ldc 1; 4: localloc; 6: pop; 7: leave 10; 9: nop; 10: ret
+        let code = [0xde, 8, 0x26, 0x17, 0xfe, 0x0f, 0x26, 0xde, 1, 0x00, 0x2a];
+        assert_eq!(check(&code, &[clause(CATCH, (0, 2), (2, 9))]), misplaced(4));
     }
 
     #[test]
