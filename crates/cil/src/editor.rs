@@ -1,7 +1,9 @@
 //! Changes to code by labels: offsets exist only before and after.
 //!
-//! Instructions are a linked list, so that a probe at each of them costs no more than the code is long. Branches and
-//! clauses refer to labels, labels to instructions; short and long forms of branches are chosen when it is all done.
+//! Code stays bytes where nothing happens to it. Instructions that branch or return, and those that something is done
+//! to or next to, are nodes of a linked list, so that a probe at each instruction costs no more than the code is long.
+//! Branches and clauses refer to labels, labels to instructions; short and long forms of branches are chosen when it
+//! is all done.
 
 mod layout;
 mod new_instruction;
@@ -10,13 +12,13 @@ mod wrap;
 pub use new_instruction::{NewInstruction, NewOperand};
 pub use wrap::Handler;
 
+use crate::opcode::Step;
 use crate::{
-    BodyError, ClauseKind, CodeRange, DecodeError, ExceptionClause, HeaderFormat, MethodBody, MethodHeader,
-    MethodShape, Opcode, Operand, SignatureError, StackError, StackHeights, Token, Tokens, TypeSig, Verifier,
-    VerifyError, count_locals,
+    BodyError, ClauseKind, CodeRange, DecodeError, ExceptionClause, Flow, HeaderFormat, Instruction, MethodBody,
+    MethodHeader, MethodShape, Opcode, Operand, SignatureError, StackError, StackHeights, Token, Tokens, TypeSig,
+    Verifier, VerifyError, count_locals,
 };
 use layout::Layout;
-use new_instruction::plain;
 use std::borrow::Cow;
 
 /// Why a body cannot be edited or the result not be written.
@@ -116,26 +118,44 @@ pub struct Edited {
 
 /// In place of an index: none.
 const NONE: u32 = u32::MAX;
-/// The list is a ring through this node, which is no instruction.
+/// The list is a ring through this place, which has no instruction.
 const END: u32 = 0;
+
+/// An instruction, or the end.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Offset in the original, or [`NONE`].
+    original: u32,
+    /// Its node; [`NONE`] if it is as it was and between the same neighbours.
+    node: u32,
+    /// First of the labels that are bound here.
+    label: u32,
+}
 
 #[derive(Clone, Debug)]
 struct Node {
-    instruction: NewInstruction,
-    /// Offset in the original, or [`NONE`].
-    original: u32,
+    /// `None` if that is still the original one.
+    instruction: Option<NewInstruction>,
     previous: u32,
     next: u32,
-    /// First of the labels that are bound here.
-    label: u32,
     removed: bool,
+}
+
+/// Instructions that follow one another.
+struct Stretch<'a> {
+    /// The first one.
+    first: u32,
+    /// Behind the last one, in the numbers of places.
+    end: u32,
+    /// Of a single one; without, they are all as they were.
+    node: Option<&'a Node>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct LabelSlot {
-    /// Node it is bound to, or [`NONE`].
-    node: u32,
-    /// Next label of the same node, or [`NONE`].
+    /// Where it is bound, or [`NONE`].
+    place: u32,
+    /// Next label of the same place, or [`NONE`].
     next: u32,
 }
 
@@ -177,10 +197,13 @@ struct Locals {
 #[derive(Clone, Debug)]
 pub struct MethodEditor {
     header: MethodHeader,
-    nodes: Vec<Node>,
-    /// Nodes `1..=originals` are the original instructions, in order.
+    /// The original.
+    code: Vec<u8>,
+    /// By [`InstructionId`]: the end, then the original instructions in order, then the new ones.
+    places: Vec<Place>,
     originals: u32,
-    /// Whether nodes follow one another in the order of their indices.
+    nodes: Vec<Node>,
+    /// Whether instructions follow one another in the order of their places.
     is_as_made: bool,
     labels: Vec<LabelSlot>,
     clauses: Vec<NewClause>,
@@ -192,20 +215,24 @@ impl MethodEditor {
     /// An editor without instructions, for a method that is written from scratch.
     #[must_use]
     pub fn empty() -> Self {
-        let end = Node {
-            instruction: Opcode::Nop.into(),
-            original: NONE,
-            previous: END,
-            next: END,
-            label: NONE,
-            removed: false,
-        };
+        Self::with_room(0)
+    }
+
+    /// The same with room for that many bytes of code, and for a few changes.
+    fn with_room(code_size: usize) -> Self {
+        // Real code takes three bytes per instruction on average, and one instruction in six branches or returns.
+        let mut places = Vec::with_capacity(code_size / 2 + 8);
+        let mut nodes = Vec::with_capacity(code_size / 16 + 12);
+        places.push(Place { original: NONE, node: 0, label: NONE });
+        nodes.push(Node { instruction: None, previous: END, next: END, removed: false });
         Self {
             header: MethodHeader::default(),
-            nodes: vec![end],
+            code: Vec::new(),
+            places,
             originals: 0,
+            nodes,
             is_as_made: true,
-            labels: Vec::new(),
+            labels: Vec::with_capacity(code_size / 16 + 8),
             clauses: Vec::new(),
             locals: Some(Locals { count: 0, types: Vec::new(), grown: false }),
         }
@@ -217,48 +244,29 @@ impl MethodEditor {
     /// # Errors
     /// The code or the blob cannot be read, or a branch or clause refers to no instruction.
     pub fn new(body: &MethodBody<'_>, locals: Option<&[u8]>) -> Result<Self, EditError> {
-        let mut editor = Self::empty();
+        if i32::try_from(body.code.len()).is_err() {
+            return Err(EditError::TooLarge);
+        }
+        let mut editor = Self::with_room(body.code.len());
         editor.header = body.header;
         editor.locals = match locals {
             Some(blob) => {
                 let count = count_locals(blob)?;
-                let types = blob.get(1 + compressed_size(count.into())..).unwrap_or_default().to_vec();
+                let known = blob.get(1 + compressed_size(count.into())..).unwrap_or_default();
+                // Room for one more.
+                let mut types = Vec::with_capacity(known.len() + 16);
+                types.extend_from_slice(known);
                 Some(Locals { count, types, grown: false })
             }
             None if body.header.local_signature.is_nil() => editor.locals,
             None => None,
         };
-        let code: &[u8] = &body.code;
-        // Real code takes three bytes per instruction on average.
-        editor.nodes.reserve(code.len() / 3 + 8);
-        let mut branches = Vec::new();
-        for instruction in body.instructions() {
-            let instruction = instruction?;
-            let new = match plain(instruction.operand) {
-                Some(operand) => NewInstruction::plain(instruction.opcode, operand),
-                None => instruction.opcode.into(),
-            };
-            let id = editor.link(END, new, instruction.offset);
-            if matches!(instruction.operand, Operand::Target(_) | Operand::Switch(_)) {
-                branches.push((id, instruction));
-            }
-        }
-        editor.originals = editor.nodes.len() as u32 - 1;
-        let end_of_code = code.len() as u32;
-        let find = |editor: &Self, offset: u32| match offset {
-            _ if offset == end_of_code => Ok(Self::END),
-            _ => editor.at_offset(offset).ok_or(EditError::Target { target: offset }),
-        };
-        for (id, instruction) in branches {
-            let mut label = |target| find(&editor, target).map(|id| editor.label_of(id));
-            let operand = match instruction.operand {
-                Operand::Target(target) => NewOperand::Label(label(target)?),
-                _ => NewOperand::Switch(instruction.targets().map(label).collect::<Result<_, EditError>>()?),
-            };
-            editor.set(id.0, NewInstruction { opcode: instruction.opcode, operand });
-        }
+        editor.code = body.code.to_vec();
+        editor.read(&body.code)?;
+        editor.bind_targets()?;
+        editor.clauses.reserve(body.clauses.len() + 1);
         for clause in &body.clauses {
-            let mut bound = |offset| find(&editor, offset).map(|id| editor.new_label_at(id));
+            let mut bound = |offset| editor.find(offset).map(|id| editor.new_label_at(id));
             let try_block = (bound(clause.try_block.start)?, bound(clause.try_block.end)?);
             let handler = (bound(clause.handler.start)?, bound(clause.handler.end)?);
             let kind = match clause.kind {
@@ -270,6 +278,73 @@ impl MethodEditor {
             editor.clauses.push(NewClause { kind, try_block, handler });
         }
         Ok(editor)
+    }
+
+    /// Makes places of all instructions, and nodes of those that turn. Their labels are offsets still.
+    fn read(&mut self, code: &[u8]) -> Result<(), EditError> {
+        let mut offset = 0;
+        while let Some(&first) = code.get(offset as usize) {
+            let step = Step::of(first);
+            let mut end = offset + u32::from(step.size);
+            let mut node = NONE;
+            if step.marks & Step::TURNS != 0 || end as usize > code.len() {
+                let instruction = Instruction::decode(code, offset)?;
+                end = instruction.end();
+                if turns(instruction.opcode) {
+                    let operand = match instruction.operand {
+                        Operand::Target(target) => Some(NewOperand::Label(Label(target))),
+                        Operand::Switch(targets) => Some(NewOperand::Switch(targets.iter().map(Label).collect())),
+                        _ => None,
+                    };
+                    let opcode = instruction.opcode;
+                    node = self.nodes.len() as u32;
+                    self.nodes.push(Node {
+                        instruction: operand.map(|operand| lengthened(NewInstruction { opcode, operand })),
+                        previous: self.places.len() as u32 - 1,
+                        next: self.places.len() as u32 + 1,
+                        removed: false,
+                    });
+                }
+            }
+            self.places.push(Place { original: offset, node, label: NONE });
+            offset = end;
+        }
+        self.originals = self.places.len() as u32 - 1;
+        let last = self.originals;
+        if self.node(last).is_some() {
+            self.change(last, |node| node.next = END);
+        }
+        self.change(END, |end| (end.previous, end.next) = (last, last.min(END + 1)));
+        Ok(())
+    }
+
+    /// Makes labels of the offsets in the nodes that were read.
+    fn bind_targets(&mut self) -> Result<(), EditError> {
+        for index in 0..self.nodes.len() {
+            let Some(instruction) = self.nodes.get_mut(index).and_then(|node| node.instruction.take()) else {
+                continue;
+            };
+            let mut label = |offset: Label| self.find(offset.0).map(|id| self.label_of(id));
+            let operand = match instruction.operand {
+                NewOperand::Label(target) => NewOperand::Label(label(target)?),
+                NewOperand::Switch(targets) => {
+                    NewOperand::Switch(targets.into_iter().map(label).collect::<Result<_, EditError>>()?)
+                }
+                plain @ NewOperand::Plain(_) => plain,
+            };
+            if let Some(node) = self.nodes.get_mut(index) {
+                node.instruction = Some(NewInstruction { operand, ..instruction });
+            }
+        }
+        Ok(())
+    }
+
+    /// The instruction at an offset of the original that something refers to; behind the last one is the end.
+    fn find(&self, offset: u32) -> Result<InstructionId, EditError> {
+        if offset as usize == self.code.len() {
+            return Ok(Self::END);
+        }
+        self.at_offset(offset).ok_or(EditError::Target { target: offset })
     }
 
     /// The end of the code: inserting before it appends.
@@ -284,13 +359,13 @@ impl MethodEditor {
     /// The instruction behind, or [`MethodEditor::END`]. Behind the end is the first one.
     #[must_use]
     pub fn next(&self, id: InstructionId) -> InstructionId {
-        InstructionId(self.node(self.live(id)).map_or(END, |node| node.next))
+        InstructionId(self.following(self.live(id)))
     }
 
     /// The instruction in front; in front of the first one is [`MethodEditor::END`].
     #[must_use]
     pub fn previous(&self, id: InstructionId) -> InstructionId {
-        InstructionId(self.node(self.live(id)).map_or(END, |node| node.previous))
+        InstructionId(self.preceding(self.live(id)))
     }
 
     /// All instructions in order.
@@ -300,39 +375,41 @@ impl MethodEditor {
 
     /// An instruction; `None` for the end.
     #[must_use]
-    pub fn instruction(&self, id: InstructionId) -> Option<&NewInstruction> {
-        match self.live(id) {
-            END => None,
-            node => self.node(node).map(|node| &node.instruction),
+    pub fn instruction(&self, id: InstructionId) -> Option<NewInstruction> {
+        let place = self.live(id);
+        match self.node(place).and_then(|node| node.instruction.as_ref()) {
+            Some(instruction) => Some(instruction.clone()),
+            // The original ones that branch have nodes.
+            None => Instruction::decode(&self.code, self.place(place)?.original).ok()?.to_new(),
         }
     }
 
     /// The instruction that was at this offset of the original.
     #[must_use]
     pub fn at_offset(&self, offset: u32) -> Option<InstructionId> {
-        let originals = self.nodes.get(1..=self.originals as usize)?;
-        let index = originals.binary_search_by_key(&offset, |node| node.original).ok()?;
+        let originals = self.places.get(1..=self.originals as usize)?;
+        let index = originals.binary_search_by_key(&offset, |place| place.original).ok()?;
         Some(InstructionId(index as u32 + 1))
     }
 
     /// Where the instruction was in the original; `None` for a new one.
     #[must_use]
     pub fn original_offset(&self, id: InstructionId) -> Option<u32> {
-        self.nodes.get(id.0 as usize).map(|node| node.original).filter(|&offset| offset != NONE)
+        self.place(id.0).map(|place| place.original).filter(|&offset| offset != NONE)
     }
 
     /// A label that is not bound yet.
     pub fn label(&mut self) -> Label {
-        self.labels.push(LabelSlot { node: NONE, next: NONE });
+        self.labels.push(LabelSlot { place: NONE, next: NONE });
         Label(self.labels.len() as u32 - 1)
     }
 
     /// A label on the instruction, shared with everyone who asks. It moves with those that branches have.
     pub fn label_of(&mut self, id: InstructionId) -> Label {
-        let node = self.live(id);
-        match self.node(node).map(|node| node.label) {
-            Some(label) if label != NONE => Label(label),
-            _ => self.new_label_at(InstructionId(node)),
+        let place = self.live(id);
+        match self.first_label(place) {
+            NONE => self.new_label_at(InstructionId(place)),
+            label => Label(label),
         }
     }
 
@@ -345,12 +422,12 @@ impl MethodEditor {
     /// Binds the label to an instruction, wherever it was bound before: all that refer to it go there from now on.
     pub fn bind(&mut self, label: Label, to: InstructionId) {
         let to = self.live(to);
-        let Some(&LabelSlot { node: old, next }) = self.labels.get(label.0 as usize) else { return };
+        let Some(&LabelSlot { place: old, next }) = self.labels.get(label.0 as usize) else { return };
         if old != NONE {
-            // Out of the list of its old node.
-            let mut at = self.node(old).map_or(NONE, |node| node.label);
+            // Out of the list of its old place.
+            let mut at = self.first_label(old);
             if at == label.0 {
-                self.change(old, |node| node.label = next);
+                self.set_first_label(old, next);
             } else {
                 while let Some(slot) = self.labels.get_mut(at as usize) {
                     if slot.next == label.0 {
@@ -361,30 +438,30 @@ impl MethodEditor {
                 }
             }
         }
-        let first = self.node(to).map_or(NONE, |node| node.label);
+        let first = self.first_label(to);
         if let Some(slot) = self.labels.get_mut(label.0 as usize) {
-            *slot = LabelSlot { node: to, next: first };
+            *slot = LabelSlot { place: to, next: first };
         }
-        self.change(to, |node| node.label = label.0);
+        self.set_first_label(to, label.0);
     }
 
     /// The instruction that the label is bound to.
     #[must_use]
     pub fn bound_to(&self, label: Label) -> Option<InstructionId> {
-        self.labels.get(label.0 as usize).map(|slot| slot.node).filter(|&node| node != NONE).map(InstructionId)
+        self.labels.get(label.0 as usize).map(|slot| slot.place).filter(|&place| place != NONE).map(InstructionId)
     }
 
     /// Inserts in front of `at`, for those who come from the instruction before: branches to `at` still go to `at`,
     /// and a try block or handler that starts there starts behind the new instruction.
     pub fn insert_before(&mut self, at: InstructionId, new: impl Into<NewInstruction>) -> InstructionId {
-        self.link(self.live(at), new.into(), NONE)
+        self.link(self.live(at), new.into())
     }
 
     /// Inserts in front of `at`, for everyone: branches to `at` and clauses that start or end there now mean the new
     /// instruction.
     pub fn insert_at(&mut self, at: InstructionId, new: impl Into<NewInstruction>) -> InstructionId {
         let at = self.live(at);
-        let new = self.link(at, new.into(), NONE);
+        let new = self.link(at, new.into());
         self.move_labels(at, new.0);
         new
     }
@@ -392,7 +469,7 @@ impl MethodEditor {
     /// Inserts behind `at`: as [`MethodEditor::insert_before`] in front of the instruction that follows.
     pub fn insert_after(&mut self, at: InstructionId, new: impl Into<NewInstruction>) -> InstructionId {
         let next = self.next(at);
-        self.link(next.0, new.into(), NONE)
+        self.link(next.0, new.into())
     }
 
     /// Appends; labels that are bound to the end are bound to the new instruction.
@@ -404,28 +481,37 @@ impl MethodEditor {
     pub fn replace(&mut self, at: InstructionId, new: impl Into<NewInstruction>) {
         let at = self.live(at);
         if at != END {
-            self.set(at, new.into());
+            self.change(at, |node| node.instruction = Some(lengthened(new.into())));
         }
     }
 
     /// Takes an instruction out; who went to it goes to the next one.
     pub fn remove(&mut self, at: InstructionId) {
         let at = self.live(at);
-        let Some(&Node { previous, next, .. }) = self.node(at).filter(|_| at != END) else { return };
+        if at == END {
+            return;
+        }
+        let (previous, next) = (self.preceding(at), self.following(at));
         self.move_labels(at, next);
         self.change(previous, |node| node.next = next);
         self.change(next, |node| node.previous = previous);
-        self.change(at, |node| node.removed = true);
+        self.change(at, |node| (node.next, node.removed) = (next, true));
     }
 
     /// Where a branch or the cases of a `switch` lead, to be changed; empty for other instructions.
     pub fn targets_mut(&mut self, id: InstructionId) -> &mut [Label] {
-        let node = self.live(id);
-        match self.nodes.get_mut(node as usize).map(|node| &mut node.instruction.operand) {
+        let node = self.place(self.live(id)).map_or(NONE, |place| place.node);
+        let instruction = self.nodes.get_mut(node as usize).and_then(|node| node.instruction.as_mut());
+        match instruction.map(|instruction| &mut instruction.operand) {
             Some(NewOperand::Label(label)) => std::slice::from_mut(label),
             Some(NewOperand::Switch(labels)) => labels,
             _ => &mut [],
         }
+    }
+
+    fn targets(&self, id: InstructionId) -> &[Label] {
+        let instruction = self.node(self.live(id)).and_then(|node| node.instruction.as_ref());
+        instruction.map_or(&[], NewInstruction::labels)
     }
 
     /// Adds a clause behind all others, so it has to be the outermost one, or to share nothing with them. Ends are
@@ -523,17 +609,9 @@ impl MethodEditor {
             return Err(EditError::LocalsWithoutToken);
         }
         let layout = Layout::fix(self)?;
-        let mut code = Vec::with_capacity(layout.size as usize);
-        let mut offsets = Vec::with_capacity(self.originals as usize);
-        let mut short = layout.short();
-        for (_, node) in self.in_order() {
-            if node.original != NONE {
-                offsets.push(OffsetPair { old: node.original, new: code.len() as u32 });
-            }
-            self.write(&node.instruction, &mut short, &layout, &mut code)?;
-        }
+        let (code, offsets) = layout.write(self)?;
         let unbound = EditError::UnboundLabel { what: Opcode::Nop };
-        let offset = |label: Label| self.offset(&layout, label).ok_or(unbound);
+        let offset = |label: Label| layout.offset(label).ok_or(unbound);
         let range = |(start, end)| Ok::<_, EditError>(CodeRange { start: offset(start)?, end: offset(end)? });
         let mut clauses = Vec::with_capacity(self.clauses.len());
         for clause in &self.clauses {
@@ -558,77 +636,142 @@ impl MethodEditor {
         self.header.format = format;
     }
 
-    fn offset(&self, layout: &Layout, label: Label) -> Option<u32> {
-        let node = self.bound_to(label)?.0;
-        layout.offsets.get(node as usize).copied()
-    }
-
-    /// The nodes in the order of the code, with their indices.
-    fn in_order(&self) -> impl Iterator<Item = (u32, &Node)> {
-        let first = self.node(END).map_or(END, |end| end.next);
-        std::iter::successors(self.node(first).map(|node| (first, node)), |(_, node)| {
-            self.node(node.next).map(|next| (node.next, next))
+    /// All that there is, in the order of the code.
+    fn stretches(&self) -> impl Iterator<Item = Stretch<'_>> {
+        let mut at = self.following(END);
+        std::iter::from_fn(move || {
+            let first = at;
+            if first == END {
+                return None;
+            }
+            if let Some(node) = self.node(first) {
+                at = node.next;
+                return Some(Stretch { first, end: first + 1, node: Some(node) });
+            }
+            let rest = self.places.get(first as usize..=self.originals as usize)?;
+            let count = rest.iter().position(|place| place.node != NONE).unwrap_or(rest.len());
+            let end = first + count as u32;
+            at = if end > self.originals { END } else { end };
+            Some(Stretch { first, end, node: None })
         })
-        .take_while(|(index, _)| *index != END)
     }
 
-    fn node(&self, index: u32) -> Option<&Node> {
-        self.nodes.get(index as usize)
+    fn place(&self, index: u32) -> Option<&Place> {
+        self.places.get(index as usize)
     }
 
-    fn change(&mut self, index: u32, change: impl FnOnce(&mut Node)) {
-        if let Some(node) = self.nodes.get_mut(index as usize) {
+    /// The node of a place, if it has one.
+    fn node(&self, place: u32) -> Option<&Node> {
+        self.nodes.get(self.place(place)?.node as usize)
+    }
+
+    fn following(&self, place: u32) -> u32 {
+        match self.node(place) {
+            Some(node) => node.next,
+            None if place >= self.originals => END,
+            None => place + 1,
+        }
+    }
+
+    fn preceding(&self, place: u32) -> u32 {
+        match self.node(place) {
+            Some(node) => node.previous,
+            None if place > self.originals => END,
+            None => place.saturating_sub(1),
+        }
+    }
+
+    fn opcode(&self, place: u32) -> Option<Opcode> {
+        match self.node(place).and_then(|node| node.instruction.as_ref()) {
+            Some(instruction) => Some(instruction.opcode),
+            None => Opcode::decode(self.code.get(self.place(place)?.original as usize..)?),
+        }
+    }
+
+    /// Changes the node of a place, which is made if there is none.
+    fn change(&mut self, place: u32, change: impl FnOnce(&mut Node)) {
+        let mut node = self.place(place).map_or(NONE, |place| place.node);
+        if node == NONE {
+            node = self.touch(place);
+        }
+        if let Some(node) = self.nodes.get_mut(node as usize) {
             change(node);
         }
     }
 
-    /// Puts an instruction into a node.
-    fn set(&mut self, index: u32, instruction: NewInstruction) {
-        self.change(index, |node| node.instruction = lengthened(instruction));
+    /// Makes the node of a place that has none.
+    fn touch(&mut self, index: u32) -> u32 {
+        let (previous, next) = (self.preceding(index), self.following(index));
+        let Some(place) = self.places.get_mut(index as usize) else { return NONE };
+        place.node = self.nodes.len() as u32;
+        self.nodes.push(Node { instruction: None, previous, next, removed: false });
+        place.node
     }
 
-    /// The node that an id stands for. Ids of another editor stand for the end.
+    /// The place that an id stands for. Ids of another editor stand for the end.
     fn live(&self, id: InstructionId) -> u32 {
         let mut index = id.0;
-        while let Some(node) = self.node(index) {
-            if !node.removed {
-                return index;
+        while let Some(place) = self.place(index) {
+            match self.nodes.get(place.node as usize) {
+                Some(node) if node.removed => index = node.next,
+                _ => return index,
             }
-            index = node.next;
         }
         END
     }
 
-    /// Links a new node in front of a live one.
-    fn link(&mut self, next: u32, instruction: NewInstruction, original: u32) -> InstructionId {
-        let previous = self.node(next).map_or(END, |node| node.previous);
-        let index = self.nodes.len() as u32;
+    /// Links a new instruction in front of a live place.
+    fn link(&mut self, next: u32, instruction: NewInstruction) -> InstructionId {
+        let previous = self.preceding(next);
+        let index = self.places.len() as u32;
         self.is_as_made &= next == END;
-        let instruction = lengthened(instruction);
-        self.nodes.push(Node { instruction, original, previous, next, label: NONE, removed: false });
+        self.places.push(Place { original: NONE, node: self.nodes.len() as u32, label: NONE });
+        self.nodes.push(Node { instruction: Some(lengthened(instruction)), previous, next, removed: false });
         self.change(previous, |node| node.next = index);
         self.change(next, |node| node.previous = index);
         InstructionId(index)
     }
 
+    fn first_label(&self, place: u32) -> u32 {
+        self.place(place).map_or(NONE, |place| place.label)
+    }
+
+    fn set_first_label(&mut self, place: u32, label: u32) {
+        if let Some(place) = self.places.get_mut(place as usize) {
+            place.label = label;
+        }
+    }
+
+    /// The labels of a place.
+    fn labels_at(&self, place: &Place) -> impl Iterator<Item = Label> {
+        let mut at = place.label;
+        std::iter::from_fn(move || {
+            let label = at;
+            at = self.labels.get(label as usize)?.next;
+            Some(Label(label))
+        })
+    }
+
     fn move_labels(&mut self, from: u32, to: u32) {
-        let first = self.node(from).map_or(NONE, |node| node.label);
+        let first = self.first_label(from);
         let (mut at, mut last) = (first, NONE);
         while let Some(slot) = self.labels.get_mut(at as usize) {
-            slot.node = to;
+            slot.place = to;
             last = at;
             at = slot.next;
         }
-        if last == NONE {
-            return;
-        }
-        let other = self.node(to).map_or(NONE, |node| node.label);
-        if let Some(slot) = self.labels.get_mut(last as usize) {
-            slot.next = other;
-        }
-        self.change(to, |node| node.label = first);
-        self.change(from, |node| node.label = NONE);
+        let other = self.first_label(to);
+        let Some(slot) = self.labels.get_mut(last as usize) else { return };
+        slot.next = other;
+        self.set_first_label(to, first);
+        self.set_first_label(from, NONE);
     }
+}
+
+/// Whether an instruction is not passed over when a body is wrapped: it branches, returns, or may not be in a try block.
+fn turns(opcode: Opcode) -> bool {
+    let flow = opcode.flow();
+    matches!(flow, Flow::Branch | Flow::Conditional | Flow::Leave | Flow::Return | Flow::Jump) || opcode == Opcode::Tail
 }
 
 /// Branches are kept in the long form: which one is written shows at the end.
@@ -705,6 +848,27 @@ mod tests {
         assert_eq!(at(|e, ret| _ = e.insert_after(ret, Opcode::Break)), [0x2b, 1, 0x00, 0x2a, 0x01]);
         assert_eq!(at(|e, ret| e.replace(ret, Opcode::Throw)), [0x2b, 1, 0x00, 0x7a]);
         assert_eq!(editor(&original).at_offset(1), None);
+    }
+
+    #[test]
+    fn instructions_without_a_node_are_there_all_the_same() {
+        // 0: nop; 1: ldc 1000; 6: pop; 7: ret
+        let original = [0x00, 0x20, 0xe8, 3, 0, 0, 0x26, 0x2a];
+        let mut editor = editor(&original);
+        let ids: Vec<InstructionId> = editor.ids().collect();
+        let offsets: Vec<Option<u32>> = ids.iter().map(|&id| editor.original_offset(id)).collect();
+        assert_eq!(offsets, [Some(0), Some(1), Some(6), Some(7)]);
+        assert_eq!(editor.instruction(ids[1]), Some(NewInstruction::ldc_i4(1000)));
+        assert_eq!((editor.previous(ids[0]), editor.next(ids[3])), (MethodEditor::END, MethodEditor::END));
+        assert_eq!((editor.previous(ids[2]), editor.next(ids[2])), (ids[1], ids[3]));
+        assert!(editor.targets_mut(ids[1]).is_empty());
+        // Probes from the last one to the first one.
+        let probes: Vec<_> = ids.iter().rev().map(|&id| editor.insert_before(id, Opcode::Break)).collect();
+        assert_eq!((editor.previous(ids[2]), editor.next(ids[1])), (probes[1], probes[1]));
+        assert_eq!(code(&editor), [1, 0, 1, 0x20, 0xe8, 3, 0, 0, 1, 0x26, 1, 0x2a]);
+        probes.into_iter().for_each(|probe| editor.remove(probe));
+        assert_eq!(code(&editor), original);
+        assert!(editor.ids().eq(ids));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Code put into try blocks. Source of the rules: ECMA-335 III.1.7 and I.12.4.2.8.
 
-use super::{END, EditError, InstructionId, Label, MethodEditor, NONE, NewClause, NewClauseKind, NewInstruction};
+use super::{
+    END, EditError, InstructionId, Label, MethodEditor, NONE, NewClause, NewClauseKind, NewInstruction, turns,
+};
 use crate::{Flow, Opcode, Token};
 use std::collections::BTreeMap;
 
@@ -31,14 +33,21 @@ impl MethodEditor {
     /// Makes a `leave` to `exit` of every `ret`, with the value stored into the local `result` before, if the
     /// method returns one.
     pub fn replace_returns(&mut self, result: Option<u16>, exit: Label) {
-        let mut at = self.first();
-        while at != Self::END {
-            let next = self.next(at);
-            if self.instruction(at).is_some_and(|instruction| instruction.opcode == Opcode::Ret) {
-                self.replace_return(at, result, exit);
+        for (id, opcode) in self.turning() {
+            if opcode == Opcode::Ret {
+                self.replace_return(id, result, exit);
             }
-            at = next;
         }
+    }
+
+    /// The instructions that branch or return, or may not be in a try block, in order.
+    fn turning(&self) -> Vec<(InstructionId, Opcode)> {
+        let mut turning = Vec::with_capacity(self.nodes.len());
+        for stretch in self.stretches().filter(|stretch| stretch.node.is_some()) {
+            let opcode = self.opcode(stretch.first).filter(|&opcode| turns(opcode));
+            turning.extend(opcode.map(|opcode| (InstructionId(stretch.first), opcode)));
+        }
+        turning
     }
 
     fn replace_return(&mut self, at: InstructionId, result: Option<u16>, exit: Label) {
@@ -53,13 +62,14 @@ impl MethodEditor {
     }
 
     fn positions(&self) -> Positions {
-        let nodes = self.nodes.len();
+        let places = self.places.len();
         if self.is_as_made {
-            return Positions::AsMade(nodes as u32);
+            return Positions::AsMade(places as u32);
         }
-        let mut positions = vec![NONE; nodes];
-        for (position, (node, _)) in (0..).zip(self.in_order()) {
-            if let Some(slot) = positions.get_mut(node as usize) {
+        let mut positions = vec![NONE; places];
+        let in_order = self.stretches().flat_map(|stretch| stretch.first..stretch.end);
+        for (position, place) in (0..).zip(in_order) {
+            if let Some(slot) = positions.get_mut(place as usize) {
                 *slot = position;
             }
         }
@@ -97,27 +107,28 @@ impl MethodEditor {
     ) -> Result<(), EditError> {
         let (start, end) = (InstructionId(self.live(start)), InstructionId(self.live(end)));
         let positions = self.positions();
-        let position = |node: u32| positions.of(node);
+        let position = |place: u32| positions.of(place);
         let (from, to) = (position(start.0), position(end.0));
         if from >= to {
             return Err(EditError::EmptyRange);
         }
-        let is_inside = |node: u32| (from..to).contains(&position(node));
+        let is_inside = |place: u32| (from..to).contains(&position(place));
 
-        let falls_out = self.instruction(self.previous(end)).is_some_and(|last| last.opcode.flow().continues());
+        let falls_out = self.opcode(self.preceding(end.0)).is_some_and(|last| last.flow().continues());
         if falls_out && end == Self::END {
             return Err(EditError::FallsOff);
         }
 
         // Nobody but the protected code itself may go to its middle.
-        for (node, found) in self.in_order() {
-            if is_inside(node) {
-                if found.instruction.opcode == Opcode::Jmp {
+        let turning = self.turning();
+        for &(id, opcode) in &turning {
+            if is_inside(id.0) {
+                if opcode == Opcode::Jmp {
                     return Err(EditError::Jump);
                 }
                 continue;
             }
-            for &label in found.instruction.labels() {
+            for &label in self.targets(id) {
                 let target = self.bound_to(label);
                 if target.is_some_and(|target| target != start && is_inside(target.0)) {
                     return Err(EditError::BranchInto);
@@ -155,11 +166,7 @@ impl MethodEditor {
         let mut detours = Detours::default();
         let goes_out =
             |editor: &Self, label| editor.bound_to(label).is_none_or(|target: InstructionId| !is_inside(target.0));
-        let mut following = start;
-        while following != end {
-            let id = following;
-            following = self.next(id);
-            let Some(opcode) = self.node(id.0).map(|node| node.instruction.opcode) else { break };
+        for (id, opcode) in turning.into_iter().filter(|(id, _)| is_inside(id.0)) {
             match opcode.flow() {
                 Flow::Return => {
                     self.replace_return(id, result, exit);
@@ -167,8 +174,7 @@ impl MethodEditor {
                 }
                 Flow::Prefix if opcode == Opcode::Tail => self.remove(id),
                 Flow::Branch | Flow::Conditional => {
-                    let Some(found) = self.node(id.0) else { continue };
-                    let labels = found.instruction.labels();
+                    let labels = self.targets(id);
                     if !labels.iter().any(|&label| goes_out(self, label)) {
                         continue;
                     }
@@ -192,21 +198,21 @@ impl MethodEditor {
         let try_start = self.new_label_at(start);
         // Behind the handler: the code that follows, or the `ret` at the end.
         let behind = if end == Self::END { exit } else { self.new_label_at(end) };
-        let mut tail: Vec<InstructionId> = Vec::new();
+        let mut first_inserted = None;
         if falls_out {
-            tail.push(self.insert_before(end, NewInstruction::branch(Opcode::Leave, behind)));
+            first_inserted = Some(self.insert_before(end, NewInstruction::branch(Opcode::Leave, behind)));
         }
         for (target, detour) in detours.list {
             let leave = self.insert_before(end, NewInstruction::branch(Opcode::Leave, target));
             self.bind(detour, leave);
-            tail.push(leave);
+            first_inserted.get_or_insert(leave);
         }
         let mut emit = |editor: &mut Self, code: Vec<NewInstruction>, last: NewInstruction| {
             let mut first = None;
             for instruction in code.into_iter().chain([last]) {
                 let id = editor.insert_before(end, instruction);
                 first.get_or_insert(id);
-                tail.push(id);
+                first_inserted.get_or_insert(id);
             }
             editor.new_label_at(first.unwrap_or(end))
         };
@@ -235,10 +241,9 @@ impl MethodEditor {
         };
 
         // Clauses inside that ended at `end` end in front of what was inserted. Clauses around stay as they are.
-        let first_inserted = tail.first().copied().unwrap_or(end);
-        let inner_end = self.new_label_at(first_inserted);
+        let inner_end = self.new_label_at(first_inserted.unwrap_or(end));
         let labels = &self.labels;
-        let is_end = |label: Label| labels.get(label.0 as usize).is_some_and(|slot| slot.node == end.0);
+        let is_end = |label: Label| labels.get(label.0 as usize).is_some_and(|slot| slot.place == end.0);
         for number in inner {
             let Some(clause) = self.clauses.get_mut(number) else { continue };
             // Another label instead of another place for the same one: branches may use it too.
@@ -265,22 +270,22 @@ impl MethodEditor {
     }
 }
 
-/// Where nodes are in the code.
+/// Where places are in the code.
 enum Positions {
     /// In the order in which they were made: those below a limit.
     AsMade(u32),
-    /// By node.
+    /// By place.
     Moved(Vec<u32>),
 }
 
 impl Positions {
-    /// [`NONE`] for the end, and for nodes that were made later.
-    fn of(&self, node: u32) -> u32 {
+    /// [`NONE`] for the end, and for places that were made later.
+    fn of(&self, place: u32) -> u32 {
         let known = match self {
-            Self::AsMade(limit) => Some(node).filter(|node| node < limit),
-            Self::Moved(positions) => positions.get(node as usize).copied(),
+            Self::AsMade(limit) => Some(place).filter(|place| place < limit),
+            Self::Moved(positions) => positions.get(place as usize).copied(),
         };
-        known.filter(|_| node != END).unwrap_or(NONE)
+        known.filter(|_| place != END).unwrap_or(NONE)
     }
 }
 
