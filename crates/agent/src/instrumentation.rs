@@ -118,14 +118,14 @@ impl Instrumentation {
         *lock(&self.worker) = Some(worker);
     }
 
-    /// Ends the working thread, which ends as the session stops, and puts back all original bodies.
-    pub fn stop(&self) {
+    /// Ends the working thread, which ends as the session stops, and puts back all original bodies, unless the process ends.
+    pub fn stop(&self, process_ends: bool) {
         *lock(&self.rules) = None;
         self.wake.notify_all();
         let worker = lock(&self.worker).take();
         let Some(worker) = worker else { return };
         worker.join();
-        if let Some(manager) = manager() {
+        if let Some(manager) = manager().filter(|_| !process_ends) {
             let changes = manager.revert(|_| true);
             lock(&self.changes).extend(changes);
         }

@@ -55,7 +55,7 @@ pub fn run(agent: &Arc<Agent>) {
     }
     calls::stop();
     allocated::stop();
-    agent.instrumentation.stop();
+    agent.instrumentation.stop(agent.is_shutdown());
     agent.stop_sampling();
     agent.stop_looking();
     agent.stop_signals();
@@ -364,7 +364,7 @@ impl<'a> Writer<'a> {
         self.agent.advance(Phase::Stopping);
         calls::stop();
         allocated::stop();
-        self.agent.instrumentation.stop();
+        self.agent.instrumentation.stop(self.agent.is_shutdown());
         self.agent.stop_sampling();
         self.agent.stop_looking();
         self.agent.with_signals(SignalEngine::disarm);

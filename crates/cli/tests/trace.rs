@@ -160,3 +160,46 @@ fn a_dry_run_changes_nothing_and_names_everything() {
         assert!(process.wait(LIMIT).unwrap().success(), "{runtime}");
     }
 }
+
+#[test]
+fn calls_are_traced_from_the_start() {
+    for runtime in sample_runtimes() {
+        let folder = common::scratch();
+        let output = common::file(&folder, "launched.clrscope");
+        let launch = Sample::named("caller").launch(runtime, &["--rounds", "500", "--fib", "15"]);
+        let path = output.to_str().unwrap();
+        let prefix = [
+            common::binary(),
+            "launch",
+            "-q",
+            "-p",
+            "gc",
+            "--trace",
+            "caller!Clrscope.Samples.**",
+            "-o",
+            path,
+            "--",
+        ];
+        let mut process = launch.under(prefix).start();
+        let truth = process.truth(LIMIT);
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
+        let report = run(["report", path, "--format", "json"]).expect(0).json();
+        let names: Vec<&str> =
+            report["functions"].as_array().unwrap().iter().map(|function| function["name"].as_str().unwrap()).collect();
+        let mut found: BTreeMap<String, u64> = BTreeMap::new();
+        for method in report["traced"]["methods"].as_array().unwrap() {
+            let name = names[method["function"].as_u64().unwrap() as usize].split('(').next().unwrap();
+            let name = name.strip_prefix("Clrscope.Samples.").unwrap_or(name);
+            *found.entry(name.to_owned()).or_default() += method["calls"].as_u64().unwrap();
+        }
+        for method in ["Caller.Fib", "Caller.CatchAll", "Caller.After", "Caller.Deep", "Caller.Spin", "Caller.Rest"] {
+            let known = truth["methods"][method].as_u64();
+            assert!(known.is_some(), "{method} is not in {truth}");
+            assert_eq!(found.get(method).copied(), known, "{runtime}: {method}");
+        }
+        let page = run(["report", path]).expect(0).out;
+        for part in ["Traced methods", "Caller.Fib", "p99"] {
+            assert!(page.contains(part), "{runtime}: `{part}` is missing in {page}");
+        }
+    }
+}

@@ -139,10 +139,10 @@ struct End {
 fn ends(metadata: &Metadata, editor: &MethodEditor) -> Result<Vec<End>, Refusal> {
     let mut ends = Vec::new();
     for at in editor.ids() {
-        let Some(NewOperand::Plain(Operand::Token(token))) = editor.instruction(at).map(|found| &found.operand) else {
+        let Some(NewOperand::Plain(Operand::Token(token))) = editor.instruction(at).map(|found| found.operand) else {
             continue;
         };
-        let Some(member) = member(metadata, *token) else { continue };
+        let Some(member) = member(metadata, token) else { continue };
         let fails = match member.name.as_str() {
             "SetResult" => false,
             "SetException" => true,

@@ -5,7 +5,9 @@ use crate::{
     exit::{self, Code},
     os::{self, Signal, SignalWatch},
     recording::{self, RecordingArgs},
+    traced::rules::TraceArgs,
 };
+use profilers::Selection;
 use recorder::{RecordError, Recording, Summary};
 use std::{
     ffi::OsString,
@@ -33,6 +35,11 @@ const POLL: Duration = Duration::from_millis(20);
 pub struct Args {
     #[command(flatten)]
     recording: RecordingArgs,
+    /// Count and time the calls of these methods from the start, as `clrscope trace` does; may be given several times
+    #[arg(long, value_name = "PATTERN")]
+    trace: Vec<String>,
+    #[command(flatten, next_help_heading = "For --trace")]
+    traced: TraceArgs,
     /// End the recording after this time; the command goes on: 10s, 1m30s, 500ms
     #[arg(short, long, value_parser = duration::parse_positive)]
     duration: Option<Duration>,
@@ -52,7 +59,11 @@ pub struct Args {
 
 pub fn run(args: &Args) -> anyhow::Result<Code> {
     let output = args.output.clone().unwrap_or_else(|| recording::default_file(&name_of(&args.command), None));
-    let options = args.recording.options(args.duration, Some(output), false);
+    let mut options = args.recording.options(args.duration, Some(output), false);
+    if !args.trace.is_empty() || args.traced.has_file() {
+        options.instrument = Some(args.traced.rules(&args.trace)?);
+        options.profilers.extend(Selection::parse(profilers::trace::SPEC.id));
+    }
     run_command(&args.command, options, |summary| finish(args, summary))
 }
 

@@ -6,15 +6,14 @@ use crate::{
     console, duration,
     exit::{Code, failure},
     recording::{self, SessionFile},
-    traced::{report::Report, text},
+    traced::{report::Report, rules, text},
 };
 use anyhow::Context;
 use profile::{BuildOptions, Profile};
 use profilers::Selection;
 use recorder::{EngineChoice, RecordOptions, Summary};
-use rules::{Action, Limits, MethodPattern, Rule, RuleSet, Severity};
 use std::{
-    fs::{self, File},
+    fs::File,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -37,8 +36,11 @@ pub struct Args {
     /// Process id, or name as `clrscope ps` shows it
     #[arg(value_name = "PID|NAME")]
     target: String,
+    /// Methods to trace
+    #[arg(value_name = "PATTERN", required_unless_present = "rules")]
+    patterns: Vec<String>,
     #[command(flatten)]
-    what: WhatArgs,
+    what: rules::TraceArgs,
     /// End after this time, counted from when the methods are instrumented: 5s, 1m [default: when Ctrl-C is pressed]
     #[arg(long = "for", value_name = "TIME", value_parser = duration::parse_positive)]
     time: Option<Duration>,
@@ -58,66 +60,8 @@ pub struct Args {
     agent: AgentArgs,
 }
 
-/// Which methods, and what is done with them.
-#[derive(clap::Args, Debug)]
-struct WhatArgs {
-    /// Methods to trace
-    #[arg(value_name = "PATTERN", required_unless_present = "rules")]
-    patterns: Vec<String>,
-    /// File of rules to apply, beside the patterns
-    #[arg(long, value_name = "FILE")]
-    rules: Option<PathBuf>,
-    /// Methods to leave alone, whatever takes them
-    #[arg(long, value_name = "PATTERN")]
-    exclude: Vec<String>,
-    /// Only count calls, which costs least
-    #[arg(long)]
-    count: bool,
-    /// Put original code back after so many calls of all methods that a pattern takes
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=i64::MAX as u64))]
-    calls: Option<u64>,
-    /// Time one of so many calls; all are counted
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    one_in: u32,
-    /// Allow a pattern that takes every method of every assembly
-    #[arg(long)]
-    everything: bool,
-}
-
-impl WhatArgs {
-    /// The rules, checked.
-    fn rules(&self) -> anyhow::Result<RuleSet> {
-        let wrong = |message: String| failure(Code::Usage, message);
-        let pattern = |text: &String| MethodPattern::parse(text).map_err(|error| wrong(format!("{text}: {error}")));
-        let action = if self.count { Action::Count } else { Action::TRACE };
-        let mut rules = Vec::new();
-        for text in &self.patterns {
-            let mut rule = Rule::new(text.chars().take(60).collect::<String>(), pattern(text)?, action);
-            rule.limits = Limits { one_in: self.one_in, calls: self.calls, seconds: None };
-            rule.everything = self.everything;
-            rules.push(rule);
-        }
-        let mut exclude = self.exclude.iter().map(pattern).collect::<anyhow::Result<Vec<_>>>()?;
-        if let Some(path) = &self.rules {
-            let text = fs::read_to_string(path)
-                .map_err(|error| failure(Code::File, format!("cannot read {}: {error}", path.display())))?;
-            let more = RuleSet::from_toml(&text).map_err(|error| wrong(format!("{}: {error}", path.display())))?;
-            rules.extend(more.rules().iter().cloned());
-            exclude.extend(more.exclude().iter().cloned());
-        }
-        let rules = RuleSet::new(rules, exclude);
-        for finding in rules.validate() {
-            match finding.problem.severity() {
-                Severity::Error => return Err(wrong(finding.to_string())),
-                Severity::Warning => console::say(&finding.to_string()),
-            }
-        }
-        Ok(rules)
-    }
-}
-
 pub fn run(args: &Args) -> anyhow::Result<Code> {
-    let rules = args.what.rules()?;
+    let rules = args.what.rules(&args.patterns)?;
     let process = diagnostics::find(&args.target)?;
     if !args.json && !args.dry_run {
         console::say(STAYS);

@@ -1,4 +1,5 @@
 //! What `trace` shows.
 
 pub mod report;
+pub mod rules;
 pub mod text;

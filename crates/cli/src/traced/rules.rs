@@ -1,0 +1,68 @@
+//! What is traced, as it is said on a command line.
+
+use crate::{
+    console,
+    exit::{Code, failure},
+};
+use rules::{Action, Limits, MethodPattern, Rule, RuleSet, Severity};
+use std::{fs, path::PathBuf};
+
+/// Which methods, and what is done with them.
+#[derive(clap::Args, Debug)]
+pub struct TraceArgs {
+    /// File of rules to apply, beside the patterns: see docs/instrumentation.md
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+    /// Methods to leave alone, whatever takes them
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<String>,
+    /// Only count calls, which costs least
+    #[arg(long)]
+    count: bool,
+    /// Put original code back after so many calls of all methods that a pattern takes
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=i64::MAX as u64))]
+    calls: Option<u64>,
+    /// Time one of so many calls; all are counted
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    one_in: u32,
+    /// Allow a pattern that takes every method of every assembly
+    #[arg(long)]
+    everything: bool,
+}
+
+impl TraceArgs {
+    /// Whether a file of rules is named.
+    pub const fn has_file(&self) -> bool {
+        self.rules.is_some()
+    }
+
+    /// The rules for these patterns and those of the file, checked.
+    pub fn rules(&self, patterns: &[String]) -> anyhow::Result<RuleSet> {
+        let wrong = |message: String| failure(Code::Usage, message);
+        let pattern = |text: &String| MethodPattern::parse(text).map_err(|error| wrong(format!("{text}: {error}")));
+        let action = if self.count { Action::Count } else { Action::TRACE };
+        let mut rules = Vec::new();
+        for text in patterns {
+            let mut rule = Rule::new(text.chars().take(60).collect::<String>(), pattern(text)?, action);
+            rule.limits = Limits { one_in: self.one_in, calls: self.calls, seconds: None };
+            rule.everything = self.everything;
+            rules.push(rule);
+        }
+        let mut exclude = self.exclude.iter().map(pattern).collect::<anyhow::Result<Vec<_>>>()?;
+        if let Some(path) = &self.rules {
+            let text = fs::read_to_string(path)
+                .map_err(|error| failure(Code::File, format!("cannot read {}: {error}", path.display())))?;
+            let more = RuleSet::from_toml(&text).map_err(|error| wrong(format!("{}: {error}", path.display())))?;
+            rules.extend(more.rules().iter().cloned());
+            exclude.extend(more.exclude().iter().cloned());
+        }
+        let rules = RuleSet::new(rules, exclude);
+        for finding in rules.validate() {
+            match finding.problem.severity() {
+                Severity::Error => return Err(wrong(finding.to_string())),
+                Severity::Warning => console::say(&finding.to_string()),
+            }
+        }
+        Ok(rules)
+    }
+}
