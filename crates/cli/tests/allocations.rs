@@ -25,6 +25,10 @@ fn row<'a>(report: &'a Report, ty: &str) -> &'a Value {
     rows.iter().find(|row| row["type_name"] == ty).unwrap_or_else(|| panic!("no {ty}: {rows:?}"))
 }
 
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap()
+}
+
 /// Asserts that an estimate agrees with the truth: within half as much again as its 95 % interval (one in 300 that is right
 /// would fail), and `bias`, the share by which it may be off beyond.
 #[track_caller]
@@ -78,6 +82,57 @@ fn types_and_methods_have_the_bytes_that_they_allocated() {
             assert!(page.contains(part), "{runtime}: `{part}` is missing in {page}");
         }
         assert_eq!(page.contains("biased"), !random, "{runtime}: {page}");
+        process.close_stdin();
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
+    }
+}
+
+/// A program that allocates as fast as it can is followed for a part of the time only; what is estimated from that is right
+/// within its error, which is wider.
+#[test]
+fn a_storm_is_followed_for_a_part_of_the_time() {
+    for runtime in sample_runtimes() {
+        let folder = scratch();
+        let output = file(&folder, "storm.clrscope");
+        let launch = Sample::named("allocator").launch(runtime, &["--gate", "--seconds", "6"]);
+        let mut process = launch.private_tmp().start();
+        process.wait_for_ready();
+        let most = 1_500.0;
+        let selection = format!("allocations:samples={most},gc");
+        let (report, truth) = recorded_work(&mut process, &selection, &output, Duration::from_millis(500));
+        let allocations = &report.0["allocations"];
+        assert_eq!(report.0["recording"]["dropped"], 0, "{runtime}");
+        let known = truth["types"].as_object().unwrap();
+        let all: f64 = known.values().map(|known| known["bytes"].as_f64().unwrap()).sum();
+        let (samples, followed) = (allocations["samples"].as_f64().unwrap(), allocations["followed"].as_f64().unwrap());
+        println!("{runtime}: {all} bytes, {samples} samples, {followed} of the time, {}", allocations["bytes"]);
+        // Two seconds' worth is taken whole, and what comes until that is noticed: half a second at the most.
+        let seconds = truth["seconds"].as_f64().unwrap();
+        let (storm, noticing) = (all / 102_400.0 / seconds, 0.5);
+        assert!(storm > most * 1.5, "{runtime}: no storm: {storm} samples per second");
+        let bound = most * (seconds + 3.0) + storm * noticing;
+        assert!(samples < bound, "{runtime}: {samples} samples, at most {bound} should have been taken");
+        assert!(followed < 0.9, "{runtime}: {followed}");
+        let bias = 0.05 + if runtime.major() < 5 { 0.08 } else { 0.0 };
+        assert_near(&allocations["bytes"], all, bias, &format!("{runtime}: all"));
+        for (ty, known) in known {
+            assert_near(
+                &row(&report, ty)["bytes"],
+                known["bytes"].as_f64().unwrap(),
+                bias,
+                &format!("{runtime}: {ty}"),
+            );
+            let (value, margin) =
+                (number(&row(&report, ty)["bytes"]["value"]), number(&row(&report, ty)["bytes"]["margin"]));
+            assert!(margin < value, "{runtime}: {ty}: {value} ± {margin} says nothing");
+        }
+        // Who listens to collections as well misses none of them.
+        let collections: u64 = report.collections().iter().sum();
+        assert!(collections > 10, "{runtime}: {collections}");
+        let page = run(["report", output.to_str().unwrap()]).expect(0).out;
+        for part in ["Allocations were followed", "came faster than 1500 samples per second"] {
+            assert!(page.contains(part), "{runtime}: `{part}` is missing in {page}");
+        }
         process.close_stdin();
         assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
     }

@@ -1,8 +1,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use session::{
-    AllocatedObjects, AllocationBatch, AllocationHeap, AllocationSampling, Nanos, StackId, ThreadId, ThreadState,
-    TypeId,
+    AllocatedObjects, AllocationBatch, AllocationHeap, AllocationSampling, AllocationWindow, Nanos, StackId, ThreadId,
+    ThreadState, TypeId,
 };
 
 use crate::{Amount, Estimate, Place, Profile, Series, SeriesKind, exceptions::heaviest, series::Row};
@@ -52,6 +52,8 @@ pub struct Allocations {
     pub samples: Vec<AllocationSample>,
     /// How the runtime picked them, once there are any.
     pub sampling: Option<AllocationSampling>,
+    /// Times of which only a part was followed, in their order. Samples in them stand for all of it.
+    pub windows: Vec<AllocationWindow>,
     /// Every object, where all were counted; by thread and type.
     pub exact: BTreeMap<(ThreadId, TypeId), ObjectCount>,
 }
@@ -75,7 +77,7 @@ impl ObjectCount {
 impl Allocations {
     pub(crate) fn new(start: Nanos, keep_samples: bool) -> Self {
         let series = Series::new(SeriesKind::Allocations, start, keep_samples);
-        Self { series, samples: Vec::new(), sampling: None, exact: BTreeMap::new() }
+        Self { series, samples: Vec::new(), sampling: None, windows: Vec::new(), exact: BTreeMap::new() }
     }
 
     pub(crate) fn add(&mut self, sample: AllocationSample) {
@@ -134,22 +136,95 @@ impl Allocations {
         most_bytes_first(self.exact.iter().map(|((thread, _), count)| (*thread, *count)))
     }
 
+    pub(crate) fn add_window(&mut self, window: AllocationWindow) {
+        let at = self.windows.partition_point(|known| known.start <= window.start);
+        self.windows.insert(at, window);
+    }
+
+    /// How much of a time of this length allocations were followed, 0 to 1.
+    pub fn followed(&self, duration: Nanos) -> f64 {
+        let not = self.windows.iter().map(|window| length(window) - length(window).min(followed(window)));
+        (1.0 - not.sum::<f64>() / duration.max(1) as f64).clamp(0.0, 1.0)
+    }
+
     /// Estimated bytes of all.
     pub fn bytes(&self) -> Amount {
-        Amount::of(self.samples.iter().map(|sample| sample.bytes as f64))
+        self.bytes_of(self.samples.iter())
     }
 
     /// Estimated number of all objects, where their sizes are known.
     pub fn objects(&self) -> Option<Amount> {
-        objects(self.samples.iter())
+        self.objects_of(self.samples.iter())
     }
 
     /// Estimated bytes on each heap, in the order of [`OBJECT_HEAPS`].
     pub fn heaps(&self) -> [Amount; OBJECT_HEAPS.len()] {
-        OBJECT_HEAPS.map(|heap| {
-            Amount::of(self.samples.iter().filter(|sample| sample.heap == heap).map(|sample| sample.bytes as f64))
-        })
+        OBJECT_HEAPS.map(|heap| self.bytes_of(self.samples.iter().filter(|sample| sample.heap == heap)))
     }
+
+    /// Estimated bytes of some of the samples.
+    fn bytes_of<'a>(&self, samples: impl Iterator<Item = &'a AllocationSample>) -> Amount {
+        self.amount(samples.map(|sample| (sample.time, sample.bytes as f64)))
+    }
+
+    /// Objects that samples stand for; `None` if the size of one of them is not known, or there is none.
+    fn objects_of<'a>(&self, samples: impl Iterator<Item = &'a AllocationSample> + Clone) -> Option<Amount> {
+        let known = samples.clone().next().is_some() && samples.clone().all(|sample| sample.size > 0);
+        known.then(|| self.amount(samples.filter_map(|sample| Some((sample.time, sample.objects()?)))))
+    }
+
+    /// The sum of weights with its error, which has two sources: that samples come by chance ([`Amount::of`]), and that
+    /// of some times only a part was followed. What differs between such times tells of both, so that in them the
+    /// larger one counts.
+    fn amount(&self, weights: impl Iterator<Item = (Nanos, f64)>) -> Amount {
+        let (mut sum, mut whole, mut thinned) = (0.0, 0.0, 0.0);
+        let mut sums = vec![0.0; self.windows.len()];
+        for (time, weight) in weights {
+            sum += weight;
+            match self.window_at(time) {
+                Some(window) => {
+                    sums[window] += weight;
+                    thinned += weight * weight;
+                }
+                None => whole += weight * weight,
+            }
+        }
+        Amount::with_variance(sum, whole + self.variance_between(&sums).max(thinned))
+    }
+
+    fn window_at(&self, time: Nanos) -> Option<usize> {
+        let after = self.windows.partition_point(|window| window.start <= time);
+        let last = after.checked_sub(1)?;
+        (time < self.windows[last].end).then_some(last)
+    }
+
+    /// Variance of the sum of what was estimated of each window, from how much each differs from the one before: one part
+    /// of each says nothing of the other parts, its neighbours do (the estimator by successive differences of
+    /// systematic and stratified samples; Wolter, Introduction to Variance Estimation, chapter 8). Few differences are
+    /// themselves uncertain: the last factor is about the square of Student's quantile over the normal one.
+    fn variance_between(&self, sums: &[f64]) -> f64 {
+        let rates: Vec<f64> = self.windows.iter().zip(sums).map(|(window, sum)| sum / length(window)).collect();
+        let of = |(index, window): (usize, &AllocationWindow)| {
+            let neighbour = if index > 0 { rates.get(index - 1) } else { rates.get(1) };
+            // With nothing to compare it with all may be wrong.
+            let difference = neighbour.map_or(rates[index] * std::f64::consts::SQRT_2, |other| rates[index] - other);
+            let length = length(window);
+            let not_followed = 1.0 - (followed(window) / length).min(1.0);
+            (length * difference).powi(2) / 2.0 * not_followed
+        };
+        let few = 1.0 + 5.0 / self.windows.len().max(1) as f64;
+        self.windows.iter().enumerate().map(of).sum::<f64>() * few
+    }
+}
+
+/// In nanoseconds, at least one.
+fn length(window: &AllocationWindow) -> f64 {
+    window.end.saturating_sub(window.start).max(1) as f64
+}
+
+/// Length of the part that was followed, in nanoseconds.
+fn followed(window: &AllocationWindow) -> f64 {
+    window.followed_to.saturating_sub(window.followed_from) as f64
 }
 
 /// Sums by key.
@@ -160,12 +235,6 @@ fn most_bytes_first<K: Copy + Ord>(counts: impl Iterator<Item = (K, ObjectCount)
     // The order of keys stays where bytes are the same.
     sums.sort_by_key(|(_, count)| std::cmp::Reverse((count.bytes, count.objects)));
     sums
-}
-
-/// Objects that samples stand for; `None` if the size of one of them is not known, or there is none.
-fn objects<'a>(samples: impl Iterator<Item = &'a AllocationSample> + Clone) -> Option<Amount> {
-    let known = samples.clone().next().is_some() && samples.clone().all(|sample| sample.size > 0);
-    known.then(|| Amount::of(samples.filter_map(AllocationSample::objects)))
 }
 
 /// All allocations of one type.
@@ -210,8 +279,8 @@ impl Profile {
                 AllocationRow {
                     ty,
                     samples: samples.len() as u64,
-                    bytes: Amount::of(samples.iter().map(|sample| sample.bytes as f64)),
-                    objects: objects(samples.iter().copied()),
+                    bytes: self.allocations.bytes_of(samples.iter().copied()),
+                    objects: self.allocations.objects_of(samples.iter().copied()),
                     share: self.share(SeriesKind::Allocations, weight),
                     heaps,
                     allocated_at: heaviest(weights),

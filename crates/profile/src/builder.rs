@@ -103,6 +103,12 @@ impl ProfileBuilder {
                 see(end_of(batch.start, &batch.time_delta));
                 profile.allocations.add_batch(batch, inside);
             }
+            SessionRecord::AllocationWindow(window) => {
+                see(window.end);
+                if inside(window.followed_from) {
+                    profile.allocations.add_window(*window);
+                }
+            }
             SessionRecord::AllocatedObjects(allocated) => {
                 see(allocated.time);
                 if inside(allocated.time) {

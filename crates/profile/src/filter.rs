@@ -167,6 +167,8 @@ impl Profile {
             sampling: self.allocations.sampling,
             ..Allocations::new(start, keeps(&self.allocations.series))
         };
+        let windows = self.allocations.windows.iter();
+        profile.allocations.windows.extend(windows.filter(|window| sieve.takes_time(window.followed_from)));
         for sample in &self.allocations.samples {
             if sieve.takes_time(sample.time) && sieve.takes(sample.thread, sample.stack, ThreadState::Running) {
                 profile.allocations.add(*sample);

@@ -46,7 +46,12 @@ impl Amount {
     /// sum of their squares. For regular samples, and for such as are taken almost surely, that is more than it has to be.
     pub fn of(weights: impl IntoIterator<Item = f64>) -> Self {
         let (sum, squares) = weights.into_iter().fold((0.0, 0.0), |(sum, squares), w| (sum + w, squares + w * w));
-        Self { value: sum, margin: Z * f64::sqrt(squares) }
+        Self::with_variance(sum, squares)
+    }
+
+    /// From an estimate and its variance.
+    pub fn with_variance(value: f64, variance: f64) -> Self {
+        Self { value, margin: Z * variance.max(0.0).sqrt() }
     }
 }
 

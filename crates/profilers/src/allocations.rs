@@ -1,6 +1,6 @@
 //! `allocations`: what is allocated, by type and call stack.
 
-use crate::{Collector, EventPipeSpec, ProfilerSpec, Settings, ValueSpec};
+use crate::{Collector, EventPipeSpec, ParamKind, ParamSpec, ProfilerSpec, Settings, ValueSpec};
 
 /// What it is.
 pub const SPEC: ProfilerSpec = ProfilerSpec {
@@ -10,9 +10,15 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         call stack. On .NET 10 and newer the runtime picks them by chance, each byte with the same, so estimates are \
         unbiased. Before that it reports the object that fills up each 100 KB of a heap: good for what is large or \
         frequent, biased where a program allocates in a regular pattern. It shows what was allocated, not what \
-        stays alive.",
+        stays alive. Of a program that allocates very much a part of the time is followed, so that it is not slowed \
+        down, and the rest estimated from that.",
     values: &[ValueSpec { kind: "samples", unit: "count" }, ValueSpec { kind: "allocations", unit: "bytes" }],
-    params: &[],
+    params: &[ParamSpec {
+        name: "samples",
+        help: "Most samples per second on the average; of what comes faster a part of the time is followed",
+        default: "5000",
+        kind: ParamKind::Number(1_000, 1_000_000),
+    }],
     // THREADS, for their names; DYNAMIC_FUNCTION_UNLOADS, for stacks through code that is freed.
     events: (0x200, 0x4),
     event_pipe: &[

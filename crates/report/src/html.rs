@@ -628,6 +628,7 @@ fn allocations(profile: &Profile, interner: &mut Interner<'_>, options: &Options
     json!({
         "on": profile.run("allocations").is_some() || !rows.is_empty(),
         "exact": exact_allocations(profile),
+        "followed": if allocations.windows.is_empty() { Value::Null } else { json!(allocations.followed(profile.duration())) },
         "biased": allocations.sampling == Some(AllocationSampling::Tick),
         "samples": allocations.samples.len(),
         "bytes": amount(&allocations.bytes()),

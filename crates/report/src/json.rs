@@ -412,6 +412,7 @@ fn allocations(profile: &Profile) -> Value {
             session::AllocationSampling::Random => "random",
             session::AllocationSampling::Tick => "tick",
         }),
+        "followed": allocations.followed(profile.duration()),
         "exact": exact_allocations(profile),
         "bytes": amount(&allocations.bytes()),
         "objects": allocations.objects().as_ref().map(amount),

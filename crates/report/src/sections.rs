@@ -710,6 +710,13 @@ fn allocations(profile: &Profile, options: &Options) -> Section {
         format::bytes((bytes.value / seconds) as u64),
         format::counted(allocations.samples.len() as u64, "sample"),
     ));
+    if !allocations.windows.is_empty() {
+        section.lead.push(format!(
+            "Allocations were followed {} of the time, so that the program was not slowed down more; the rest is estimated \
+             from that, and in the intervals.",
+            format::percent(allocations.followed(profile.duration())),
+        ));
+    }
     if allocations.sampling == Some(AllocationSampling::Tick) {
         section.lead.push(
             "This runtime reports the object that fills up each 100 KB of a heap: shares are biased where a program \

@@ -176,6 +176,65 @@ fn json_has_estimates_with_their_errors() {
     assert_eq!(waits["histogram"], serde_json::json!([{"from": 1 << 20, "count": 10}, {"from": 1 << 22, "count": 10}]));
 }
 
+/// A second half of which only every fifth part was followed.
+#[test]
+fn what_was_not_followed_is_in_the_errors_and_told() {
+    let whole = profile(AllocationSampling::Random, true);
+    let mut thinned = records(AllocationSampling::Random, true);
+    let end = thinned.pop().unwrap();
+    let window = |slot: u64| {
+        let start = START + 750 * MS + slot * 150 * MS;
+        let (followed_from, followed_to) = (start + 30 * MS, start + 60 * MS);
+        SessionRecord::AllocationWindow(AllocationWindow { start, end: start + 150 * MS, followed_from, followed_to })
+    };
+    thinned.extend((0..5).map(window));
+    thinned.push(end);
+    let build = |records: &[SessionRecord]| {
+        let mut builder = ProfileBuilder::new(BuildOptions { keep_samples: true, ..BuildOptions::default() });
+        records.iter().for_each(|record| builder.add(record).unwrap());
+        builder.finish(false).unwrap()
+    };
+    let thinned = build(&thinned);
+    // 600 of 2000 ms were not.
+    assert!((thinned.allocations.followed(thinned.duration()) - 0.7).abs() < 1e-9);
+    assert_eq!(whole.allocations.followed(whole.duration()), 1.0);
+    // Each has as much as the next: nothing says that chance did more than samples show.
+    assert_eq!(thinned.allocations.bytes(), whole.allocations.bytes());
+    // One has far more than the others.
+    let mut uneven = records(AllocationSampling::Random, true);
+    let end = uneven.pop().unwrap();
+    for record in &mut uneven {
+        if let SessionRecord::Allocations(batch) = record {
+            batch.bytes.iter_mut().skip(209).take(30).for_each(|bytes| *bytes *= 20);
+        }
+    }
+    let without = build(&uneven).allocations.bytes();
+    uneven.extend((0..5).map(window));
+    uneven.push(end);
+    let uneven = build(&uneven);
+    let with = uneven.allocations.bytes();
+    assert_eq!(with.value, without.value);
+    let jump = 30.0 * 19.0 * (230_000.0 + 2.0 * 102_450.0) / 3.0;
+    let expected = 1.96 * (2.0_f64 * (jump * jump / 2.0) * 0.8 * 2.0).sqrt();
+    assert!((with.margin / expected - 1.0).abs() < 0.05, "{with:?}, {expected}");
+    assert!(with.margin > without.margin);
+    for row in uneven.allocation_rows() {
+        assert!(row.bytes.margin > row.bytes.value * 0.5, "{row:?}");
+    }
+    for (id, part) in [
+        ("text", "Allocations were followed 70.0 % of the time"),
+        ("markdown", "Allocations were followed 70.0 % of the time"),
+        ("json", "\"followed\":0.7"),
+        ("html", "\"followed\":0.7"),
+    ] {
+        let page = text(&uneven, id, &Options::default());
+        assert!(page.contains(part), "{id}: `{part}` is missing in {page}");
+    }
+    assert!(!text(&whole, "text", &Options::default()).contains("were followed"));
+    let half = uneven.filtered(&Filter { time: Some(0..700 * MS), ..Filter::default() }).unwrap();
+    assert!(half.allocations.windows.is_empty());
+}
+
 #[test]
 fn objects_that_were_counted_have_no_error_bars() {
     let mut records = records(AllocationSampling::Random, true);

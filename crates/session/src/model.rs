@@ -172,6 +172,8 @@ pub enum SessionRecord {
     },
     /// Objects that a thread has allocated.
     AllocatedObjects(AllocatedObjects),
+    /// Sampled allocations were followed for a part of a time only.
+    AllocationWindow(AllocationWindow),
     /// What has become of a method that a rule takes.
     Instrumented(InstrumentedMethod),
     /// Calls of instrumented methods.
@@ -586,6 +588,20 @@ pub struct AllocationBatch {
     pub bytes: Vec<u64>,
     /// Whether the stack is cut: it was deeper than the runtime reports.
     pub truncated: Vec<bool>,
+}
+
+/// A time of which only a part was followed, because there were too many allocations. The rows of an [`AllocationBatch`]
+/// that fall into it stand for all of it: their `bytes` are multiplied already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AllocationWindow {
+    /// When it began.
+    pub start: Nanos,
+    /// When it ended.
+    pub end: Nanos,
+    /// Allocations were followed from here on,
+    pub followed_from: Nanos,
+    /// up to here. The same moment if the recording ended before it came to that.
+    pub followed_to: Nanos,
 }
 
 /// Objects that a thread has allocated since the record before. Exact: every object is counted.

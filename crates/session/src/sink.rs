@@ -94,6 +94,7 @@ impl Sink for LiveSink {
             | SessionRecord::WallSamples(_)
             | SessionRecord::Exception(_)
             | SessionRecord::Allocations(_)
+            | SessionRecord::AllocationWindow(_)
             | SessionRecord::Contentions(_)
             | SessionRecord::CounterValues { .. }
             | SessionRecord::ThreadLook(_)

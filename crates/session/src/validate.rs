@@ -196,6 +196,7 @@ impl Validator {
             SessionRecord::Instrumented(method) => self.function(method.function),
             SessionRecord::PoolEvent(_)
             | SessionRecord::Traced(_)
+            | SessionRecord::AllocationWindow(_)
             | SessionRecord::Gc(_)
             | SessionRecord::Precompiled(_)
             | SessionRecord::AssemblyUnload { .. }

@@ -47,6 +47,7 @@ enum Seed {
     Contentions(u64, Vec<(u64, u32, u32, u64, u8, bool)>),
     Look(u64, Vec<(u64, u32, u32, u64, u8, bool)>),
     Pool(u64, u32, Option<String>),
+    AllocationWindow([u64; 4]),
     Counter(String, bool),
     Compilations(u64, Vec<(u64, u32, u32, u64, u8, bool)>),
     Precompiled(u64, u64),
@@ -81,6 +82,7 @@ fn seed() -> impl Strategy<Value = Seed> {
         (any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(t, r)| Seed::Look(t, r)),
         (any::<u64>(), any::<u32>(), any::<Option<String>>()).prop_map(|(t, n, r)| Seed::Pool(t, n, r)),
         ("\\PC{0,20}", any::<bool>()).prop_map(|(n, r)| Seed::Counter(n, r)),
+        any::<[u64; 4]>().prop_map(Seed::AllocationWindow),
         (any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(s, r)| Seed::Compilations(s, r)),
         (any::<u64>(), any::<u64>()).prop_map(|(f, m)| Seed::Precompiled(f, m)),
         ("\\PC{0,20}", any::<u32>(), any::<Option<u64>>(), any::<bool>())
@@ -401,6 +403,9 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                     counts: counts.into_iter().map(|(objects, bytes)| (TypeId(types - 1), objects, bytes)).collect(),
                 })
             }
+            Seed::AllocationWindow([start, end, followed_from, followed_to]) => {
+                SessionRecord::AllocationWindow(AllocationWindow { start, end, followed_from, followed_to })
+            }
             Seed::Gc(number, generation, sizes) => SessionRecord::Gc(GcEvent {
                 number,
                 generation,
@@ -486,6 +491,7 @@ fn mixed() -> Vec<SessionRecord> {
     seeds.extend((0..6).map(|i| Seed::Samples(i % 2 == 0, u64::from(i) * 10, (0..i * 3).map(row).collect())));
     seeds.extend([
         Seed::Allocations(90, (0..9).map(row).collect()),
+        Seed::AllocationWindow([91, 99, 92, 95]),
         Seed::Contentions(91, (0..9).map(row).collect()),
         Seed::Look(92, (0..9).map(row).collect()),
         Seed::Pool(93, 7, Some("Starvation".into())),

@@ -1,10 +1,10 @@
-//! The EventPipe session of a recording.
+//! EventPipe sessions of a recording, but for those of `allocations`.
 
 use crate::RecordError;
-use diagnostics::{EventPipeConfig, Port, Stopper};
+use diagnostics::{EventPipeConfig, EventPipeSession, Port, Stopper};
 use nettrace::{
     Reader,
-    allocations::{self, Allocation},
+    allocations::Allocation,
     counters::{self, Counted},
     gc,
     jit::{self, Compilation},
@@ -13,7 +13,7 @@ use nettrace::{
     thread_pool,
     threads::{self, Creation},
 };
-use session::{GcEvent, PauseEvent};
+use session::{AllocationWindow, GcEvent, PauseEvent};
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -39,6 +39,8 @@ pub(super) enum FromEvents {
     Gc(GcEvent),
     Pause(PauseEvent),
     Allocation(Allocation),
+    /// Allocations were followed for a part of a time only; those of it come next.
+    AllocationWindow(AllocationWindow),
     Contention(Contention),
     Creation(Creation),
     /// What happened to the thread pool, and when.
@@ -56,6 +58,10 @@ pub(super) enum FromEvents {
     Counted(u64, Vec<Counted>),
     /// The runtime dropped this many events.
     Lost(u64),
+    /// There was no room for this many samples of allocations.
+    LeftOut(u64),
+    /// Something that a user should know.
+    Note(String),
     /// The session ended early, or never began; why.
     Failed(String),
 }
@@ -91,18 +97,11 @@ impl Events {
         let reader = std::thread::Builder::new()
             .name("clrscope-events".into())
             .spawn(move || {
-                let deadline = Instant::now() + PORT_LIMIT;
-                let session = loop {
-                    let port = diagnostics::find_pid(pid).and_then(|process| process.port());
-                    match port.and_then(|port| port.collect(&config)) {
-                        Ok(session) => break session,
-                        Err(_) if Instant::now() < deadline && diagnostics::proc::stat(pid).is_ok() => {
-                            std::thread::sleep(PORT_INTERVAL);
-                        }
-                        Err(error) => {
-                            let _ = sender.send(FromEvents::Failed(format!("no EventPipe events: {error}")));
-                            return;
-                        }
+                let session = match first_session(pid, &config) {
+                    Ok((_, session)) => session,
+                    Err(error) => {
+                        let _ = sender.send(FromEvents::Failed(format!("no EventPipe events: {error}")));
+                        return;
                     }
                 };
                 *lock(&stoppers) = Some(session.stopper());
@@ -129,15 +128,29 @@ impl Events {
     }
 }
 
+/// The first session of a process that may still be starting, and the port that it is from.
+pub(super) fn first_session(
+    pid: u32,
+    config: &EventPipeConfig,
+) -> Result<(Port, EventPipeSession), diagnostics::Error> {
+    let deadline = Instant::now() + PORT_LIMIT;
+    loop {
+        let port = diagnostics::find_pid(pid).and_then(|process| process.port());
+        match port.and_then(|port| port.collect(config).map(|session| (port, session))) {
+            Ok(opened) => return Ok(opened),
+            Err(_) if Instant::now() < deadline && diagnostics::proc::stat(pid).is_ok() => {
+                std::thread::sleep(PORT_INTERVAL);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 fn lock(stopper: &Mutex<Option<Stopper>>) -> MutexGuard<'_, Option<Stopper>> {
     stopper.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn read(
-    mut reader: Reader<diagnostics::EventPipeSession>,
-    mut counters: counters::Collector,
-    sender: &SyncSender<FromEvents>,
-) {
+fn read(mut reader: Reader<EventPipeSession>, mut counters: counters::Collector, sender: &SyncSender<FromEvents>) {
     let mut collector = gc::Collector::new();
     let mut locks = locks::Collector::new();
     let mut threads = threads::Collector::new();
@@ -157,11 +170,6 @@ fn read(
                 }
                 jit.push(&event);
                 loads.push(&event);
-                if let Some(allocation) = allocations::parse(&event)
-                    && sender.send(FromEvents::Allocation(allocation)).is_err()
-                {
-                    return;
-                }
                 let counted = counters.push(&event).map(|output| match output {
                     counters::Output::Values(values) => FromEvents::Counted(event.timestamp, values),
                     counters::Output::Complaint(text) => FromEvents::Failed(text),

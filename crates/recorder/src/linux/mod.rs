@@ -1,5 +1,6 @@
 //! Recording on Linux.
 
+mod allocation_events;
 mod attach;
 mod calls;
 mod cpu;

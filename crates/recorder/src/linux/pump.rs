@@ -1,6 +1,7 @@
 //! The one thread of a recording that merges all sources into session records.
 
 use super::{
+    allocation_events::AllocationEvents,
     calls::CallTrees,
     cpu::{CpuSource, Taken, TakenSample},
     define::Definitions,
@@ -29,7 +30,7 @@ use std::{
     fs::File,
     io::{BufWriter, Write},
     path::PathBuf,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, Mutex, OnceLock, mpsc::Receiver},
     time::{Duration, Instant},
 };
 use unwind::Needed;
@@ -109,7 +110,9 @@ pub(super) struct Sources {
     pub cpu: CpuSource,
     /// What was asked for; the source says what is used.
     pub engine: EngineChoice,
-    pub events: Option<Events>,
+    pub events: Vec<Events>,
+    /// Sessions for allocations, which are apart since they do not last.
+    pub allocations: Option<AllocationEvents>,
     pub info: SessionInfo,
     pub path: Option<PathBuf>,
     pub out: Out,
@@ -999,11 +1002,9 @@ impl Pump {
     // EventPipe
 
     fn take_events(&mut self) {
-        let Some(events) = &self.sources.events else { return };
-        let mut taken = Vec::new();
-        while let Ok(event) = events.incoming.try_recv() {
-            taken.push(event);
-        }
+        let events = self.sources.events.iter().map(|events| &events.incoming);
+        let allocations = self.sources.allocations.iter().map(|events| &events.incoming);
+        let taken: Vec<_> = events.chain(allocations).flat_map(Receiver::try_iter).collect();
         for event in taken {
             self.event(event);
         }
@@ -1011,19 +1012,18 @@ impl Pump {
 
     fn event(&mut self, event: FromEvents) {
         match event {
-            // The events of allocations come with those of collections, which nobody may have asked for.
+            // Another profiler may listen to more than its own events.
             FromEvents::Gc(_) | FromEvents::Pause(_) if !self.runs("gc") => {}
             FromEvents::Gc(gc) => {
                 self.count("gc", 1);
                 self.write(&SessionRecord::Gc(gc));
             }
             FromEvents::Pause(pause) => self.write(&SessionRecord::Pause(pause)),
-            // Likewise where another profiler listens to more than its own events.
-            FromEvents::Allocation(_) if !self.runs("allocations") => {}
             FromEvents::Allocation(allocation) => {
                 self.count("allocations", 1);
                 self.event_sample(EventSample::Allocation(allocation));
             }
+            FromEvents::AllocationWindow(window) => self.write(&SessionRecord::AllocationWindow(window)),
             FromEvents::Contention(wait) => {
                 self.count("locks", 1);
                 self.event_sample(EventSample::Contention(wait));
@@ -1087,7 +1087,8 @@ impl Pump {
                 }
             }
             FromEvents::Lost(count) => self.drop_sample("EventPipe events lost by the runtime", count),
-            FromEvents::Failed(message) => self.note(message),
+            FromEvents::LeftOut(count) => self.drop_sample("allocations of a moment with too many", count),
+            FromEvents::Note(message) | FromEvents::Failed(message) => self.note(message),
         }
     }
 
@@ -1229,8 +1230,11 @@ impl Pump {
             self.ask();
         }
         let mut rest = Vec::new();
-        if let Some(events) = &mut self.sources.events {
+        for events in &mut self.sources.events {
             events.finish(&mut rest);
+        }
+        if let Some(allocations) = &mut self.sources.allocations {
+            allocations.finish(&mut rest);
         }
         for event in rest {
             self.event(event);

@@ -1,6 +1,7 @@
 //! What attach and launch have in common: from an agent that said hello to a pump that runs.
 
 use super::{
+    allocation_events::AllocationEvents,
     cpu::CpuSource,
     events::Events,
     link::AgentLink,
@@ -26,6 +27,12 @@ const LIVE_QUEUE: usize = 16 << 10;
 
 /// In the high word of the event mask (corprof.idl): events of the agent's own come to it. Only exceptions do.
 const COR_PRF_HIGH_MONITOR_EVENT_PIPE: u32 = 0x80;
+
+/// The profiler that has EventPipe sessions of its own.
+const ALLOCATIONS: &str = profilers::allocations::SPEC.id;
+
+/// The level of an EventPipe provider that tells most.
+const VERBOSE: u32 = 5;
 
 /// How long the runtime may take to load an agent that only stays.
 const MAKE_UP_LIMIT: Duration = Duration::from_secs(5);
@@ -95,26 +102,53 @@ pub(super) fn make_up(pid: u32, options: &RecordOptions) -> Result<(), RecordErr
     Ok(process.port()?.attach_profiler(wire::CLSID_NOTIFY_ONLY, &library, &config.to_bytes(), MAKE_UP_LIMIT)?)
 }
 
-/// The one EventPipe session for all profilers that listen to events of a runtime of this major version.
-fn event_pipe(options: &RecordOptions, major: u16, session: &str) -> EventPipeConfig {
-    let mut providers: Vec<Provider> = Vec::new();
-    for source in options.profilers.iter().flat_map(|selection| selection.event_sources(major, session)) {
-        match providers.iter_mut().find(|provider| provider.name == source.provider) {
-            Some(provider) => {
-                provider.keywords |= source.keywords;
-                provider.level = provider.level.max(source.level);
-                provider.arguments = both_arguments(&provider.arguments, &source.arguments);
-            }
-            None => {
-                let EventSource { provider: name, keywords, level, arguments } = source;
-                providers.push(Provider { name, keywords, level, arguments });
+/// The sessions for all profilers that listen to events of a runtime of this major version, but for `allocations`.
+///
+/// What is verbose has one of its own: in one with events of collections it would bring a stack walk for each 100 KB that
+/// are allocated.
+fn event_pipes(options: &RecordOptions, major: u16, session: &str) -> Vec<EventPipeConfig> {
+    let of = |verbose: bool| {
+        let mut config = EventPipeConfig::new(Vec::new());
+        for selection in options.profilers.iter().filter(|selection| selection.spec.id != ALLOCATIONS) {
+            for source in selection.event_sources(major, session) {
+                if (source.level >= VERBOSE) == verbose {
+                    add_source(&mut config.providers, source);
+                    // Collections need no stacks, and runtimes that can leave them out should.
+                    config.stacks |= matches!(selection.spec.id, "locks" | "threads" | "jit" | "loads");
+                }
             }
         }
+        config
+    };
+    [of(false), of(true)].into_iter().filter(|config| !config.providers.is_empty()).collect()
+}
+
+fn add_source(providers: &mut Vec<Provider>, source: EventSource) {
+    let EventSource { provider: name, keywords, level, arguments } = source;
+    match providers.iter_mut().find(|provider| provider.name == name) {
+        Some(provider) => {
+            provider.keywords |= keywords;
+            provider.level = provider.level.max(level);
+            provider.arguments = both_arguments(&provider.arguments, &arguments);
+        }
+        None => providers.push(Provider { name, keywords, level, arguments }),
     }
-    // Collections need no stacks, and runtimes that can leave them out should.
-    let with_stacks = |id: &str| matches!(id, "allocations" | "locks" | "threads" | "jit" | "loads");
-    let stacks = options.profilers.iter().any(|selection| with_stacks(selection.spec.id));
-    EventPipeConfig { stacks, ..EventPipeConfig::new(providers) }
+}
+
+/// The sessions for `allocations`, which are apart: they come and go ([`AllocationEvents`]).
+fn allocation_events(
+    options: &RecordOptions,
+    port: Option<&Port>,
+    pid: u32,
+    major: u16,
+) -> Result<Option<AllocationEvents>, RecordError> {
+    let Some(selection) = options.profilers.iter().find(|selection| selection.spec.id == ALLOCATIONS) else {
+        return Ok(None);
+    };
+    let mut config = EventPipeConfig { stacks: true, ..EventPipeConfig::new(Vec::new()) };
+    selection.event_sources(major, "").into_iter().for_each(|source| add_source(&mut config.providers, source));
+    let most = selection.param("samples").and_then(|most| most.parse().ok()).unwrap_or(u64::MAX);
+    AllocationEvents::start(port, pid, config, most).map(Some)
 }
 
 /// The arguments that two profilers give one provider. Where both give a number under one name (seconds between values) it
@@ -244,12 +278,15 @@ impl Start {
         let out: Out = Tee(writer, self.live);
 
         let session = format!("clrscope-{}-{}", std::process::id(), now());
-        let config = event_pipe(options, self.link.hello.runtime[0], &session);
-        let events = match &self.port {
-            _ if config.providers.is_empty() => None,
-            Some(port) => Some(Events::start(port, &config, &session)?),
-            None => Some(Events::start_later(self.target.pid, config, session)?),
-        };
+        let major = self.link.hello.runtime[0];
+        let mut events = Vec::new();
+        for config in event_pipes(options, major, &session) {
+            events.push(match &self.port {
+                Some(port) => Events::start(port, &config, &session)?,
+                None => Events::start_later(self.target.pid, config, session.clone())?,
+            });
+        }
+        let allocations = allocation_events(options, self.port.as_ref(), self.target.pid, major)?;
 
         let [major, minor, build, _] = self.link.hello.runtime;
         let by_events = self.link.hello.event_mask.1 & COR_PRF_HIGH_MONITOR_EVENT_PIPE != 0;
@@ -301,6 +338,7 @@ impl Start {
             cpu: self.cpu,
             engine: options.engine,
             events,
+            allocations,
             info,
             path,
             out,
@@ -330,9 +368,8 @@ mod tests {
     use crate::AgentFile;
     use profilers::Selection;
 
-    #[test]
-    fn a_recording_for_looks_ends_with_the_last_one() {
-        let options = |profilers: &str, duration: Option<u64>| RecordOptions {
+    fn options(profilers: &str, duration: Option<u64>) -> RecordOptions {
+        RecordOptions {
             profilers: Selection::parse_list(profilers).unwrap(),
             rate_hz: 100,
             engine: EngineChoice::Auto,
@@ -341,7 +378,29 @@ mod tests {
             instrument: None,
             live: false,
             agent: AgentFile::Embedded(&[]),
+        }
+    }
+
+    #[test]
+    fn what_is_verbose_is_asked_for_apart() {
+        let of = |profilers: &str, major| {
+            let configs = event_pipes(&options(profilers, None), major, "s");
+            let facts = |config: &EventPipeConfig| {
+                let runtime = config.providers.iter().find(|provider| provider.name == Provider::RUNTIME);
+                runtime.map(|provider| (provider.keywords, provider.level, config.stacks))
+            };
+            configs.iter().map(facts).collect::<Vec<_>>()
         };
+        assert_eq!(of("cpu,wall", 9), []);
+        assert_eq!(of("gc,locks", 9), [Some((0x4001, 4, true))]);
+        assert_eq!(of("gc,jit", 9), [Some((1, 4, false)), Some((0x30_0000_0010, 5, true))]);
+        // It comes and goes.
+        assert_eq!(of("gc,allocations", 9), [Some((1, 4, false))]);
+        assert_eq!(of("allocations", 10), []);
+    }
+
+    #[test]
+    fn a_recording_for_looks_ends_with_the_last_one() {
         for (profilers, duration, last) in [
             ("heap:looks=3", None, Some(3)),
             ("heap:looks=3,gc", None, None),

@@ -900,7 +900,7 @@ function exactAllocations({ objects, bytes: all, types, rows }) {
 }
 
 function allocationsView() {
-  const { rows, samples, biased, heaps, bytes: all, objects, on, exact } = D.allocations;
+  const { rows, samples, biased, followed, heaps, bytes: all, objects, on, exact } = D.allocations;
   const counted = exact ? exactAllocations(exact) : [];
   if (!on && exact) return counted;
   if (!on) return [el('section', { class: 'card empty' }, 'The allocations profiler was not part of this recording. Record with -p allocations.')];
@@ -910,6 +910,7 @@ function allocationsView() {
   return [...counted,
     el('p', { class: 'hint' }, `${bytes(all[0])} ± ${bytes(all[1])} allocated${objects ? ` in ${count(objects[0])} ± ${count(objects[1])} objects` : ''}, estimated from ${plural(samples, 'sample')}; `
       + heaps.map(([heap, of]) => `${heap} ${bytes(of[0])}`).join(', ') + '. ± is the 95 % interval.'
+      + (followed === null ? '' : ` Allocations were followed ${percent(followed)} of the time, so that the program was not slowed down more; the rest is estimated from that, and in the intervals.`)
       + (biased ? ' This runtime reports the object that fills up each 100 KB of a heap: shares are biased where a program allocates in a regular pattern.' : '')),
     dataTable('Allocations', heads, rows.map(row => el('tr', {},
       el('td', { class: 'n' }, pm(row.bytes, bytes)),

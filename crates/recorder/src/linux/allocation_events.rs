@@ -1,0 +1,591 @@
+//! The EventPipe sessions of `allocations`: one that lasts as long as a program allocates little, and short ones now and
+//! then when it allocates much.
+//!
+//! The runtime walks a stack for each 100 KB that are allocated, whatever that costs the program, and knows no bound. So
+//! that there is one, not all of the time is followed where there are too many samples: time is cut into slots, each slot
+//! into parts of equal length, and of each slot one part, picked by chance, is followed. How many parts there are is
+//! settled before anything is known of the slot, so each moment has the same chance, and what came in the part times
+//! their number is an unbiased estimate of what came in the slot, whatever the program did; but for that a program allocates
+//! less while it is slowed down by being followed.
+
+use super::{
+    events::{FromEvents, first_session},
+    place::random,
+    pump::now,
+};
+use crate::RecordError;
+use diagnostics::{EventPipeConfig, EventPipeSession, Port, Stopper};
+use nettrace::{
+    Reader,
+    allocations::{self, Allocation},
+};
+use session::AllocationWindow;
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
+        },
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+/// Allocations that may wait for the pump.
+const QUEUE: usize = 16 << 10;
+
+/// How long the runtime may take to write what it has buffered when a session is stopped.
+const STOP_LIMIT: Duration = Duration::from_secs(3);
+
+/// Length of a part of a slot, in nanoseconds. A session looks every 100 ms whether it is to stop, counted from its start: one
+/// that is stopped a little before that is stopped soon, one that is stopped after half of it runs on for the other half.
+const PART: u64 = 90_000_000;
+
+/// For how many seconds' worth of the bound everything is followed at first: short bursts are seen whole.
+const BURST: f64 = 2.0;
+
+/// Most parts of a slot: a slot of them takes nine seconds.
+const MAX_PARTS: u64 = 100;
+
+/// Parts over which the rate is reckoned while all is followed: the runtime hands its events over ten times per second.
+const RATE_PARTS: usize = 3;
+
+/// Most sessions that are being stopped at a time.
+const MAX_CLOSING: usize = 4;
+
+/// Most samples that are kept of one part.
+const MAX_KEPT: usize = 1 << 18;
+
+/// How often in turn a session may fail to start before it is given up.
+const MAX_FAILURES: u32 = 5;
+
+/// The level of a session that wants next to nothing: critical events of no group, of which there are none.
+const QUIET: u32 = 1;
+
+/// How long one wait for something that ends is.
+const TICK: Duration = Duration::from_millis(2);
+
+/// The sessions of a recording, and the thread that starts and stops them.
+#[derive(Debug)]
+pub(super) struct AllocationEvents {
+    pub incoming: Receiver<FromEvents>,
+    /// The thread ends when this is gone.
+    stop: Option<SyncSender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl AllocationEvents {
+    /// Starts to follow allocations, with at most `most` samples per second on the average. Without a port, that of a
+    /// process which is still starting is waited for.
+    pub fn start(port: Option<&Port>, pid: u32, config: EventPipeConfig, most: u64) -> Result<Self, RecordError> {
+        let opened = port.map(|port| Ok::<_, RecordError>((port.clone(), port.collect(&config)?))).transpose()?;
+        let (sender, incoming) = sync_channel(QUEUE);
+        let (stop, stopped) = sync_channel(0);
+        let failed = |source| RecordError::Io { what: "starting the thread for allocations".into(), source };
+        let seed = random().map_err(failed)?;
+        let thread = std::thread::Builder::new()
+            .name("clrscope-alloc".into())
+            .spawn(move || {
+                let (port, session) = match opened.map_or_else(|| first_session(pid, &config), Ok) {
+                    Ok(opened) => opened,
+                    Err(error) => {
+                        let _ = sender.send(FromEvents::Failed(format!("no EventPipe events: {error}")));
+                        return;
+                    }
+                };
+                let mut follower = Follower {
+                    port,
+                    config,
+                    sender,
+                    stopped,
+                    arrived: Arc::default(),
+                    pace: Pace::new(most, now()),
+                    closing: VecDeque::new(),
+                    random: seed | 1,
+                };
+                // All that comes of the first session counts: nothing was left out before it.
+                match follower.read(session, 0, true) {
+                    Ok(first) => follower.run(first, most),
+                    Err(error) => follower.fail(&error),
+                }
+                follower.settle(Some(Instant::now() + STOP_LIMIT));
+            })
+            .map_err(failed)?;
+        Ok(Self { incoming, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Ends the sessions and waits until everything they had was read into `rest`.
+    pub fn finish(&mut self, rest: &mut Vec<FromEvents>) {
+        drop(self.stop.take());
+        // The channel ends when all threads do; a runtime that hangs is left after the limit.
+        while let Ok(event) = self.incoming.recv_timeout(STOP_LIMIT) {
+            rest.push(event);
+        }
+        if let Some(thread) = self.thread.take().filter(JoinHandle::is_finished) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The recording is over, or its target.
+struct Over;
+
+/// A session that is being read.
+struct Following {
+    /// What came before does not count: the session was not whole yet.
+    from: u64,
+    /// What comes later does not count: the session is being stopped.
+    until: Arc<AtomicU64>,
+    /// Samples that it has given.
+    count: Arc<AtomicU64>,
+    stopper: Stopper,
+    reader: JoinHandle<Kept>,
+}
+
+/// What the reader of a session leaves.
+#[derive(Default)]
+struct Kept {
+    allocations: Vec<Allocation>,
+    /// Samples for which there was no room.
+    left_out: u64,
+    /// Events that the runtime dropped.
+    lost: u64,
+    failed: Option<String>,
+}
+
+/// A session that has been told to stop.
+struct Closing {
+    reader: JoinHandle<Kept>,
+    stopping: Option<JoinHandle<()>>,
+    /// What its samples stand for; `None` for those of a session that passes them on itself.
+    window: Option<Window>,
+}
+
+/// A part of a slot that was followed.
+struct Part {
+    from: u64,
+    until: u64,
+    /// Samples of the session, all of them once its reader has ended.
+    count: Arc<AtomicU64>,
+    reader: JoinHandle<Kept>,
+    stopping: Option<JoinHandle<()>>,
+}
+
+struct Window {
+    slot: AllocationWindow,
+    /// How many samples each stands for.
+    factor: f64,
+}
+
+/// What the thread that starts and stops sessions has.
+struct Follower {
+    port: Port,
+    config: EventPipeConfig,
+    sender: SyncSender<FromEvents>,
+    stopped: Receiver<()>,
+    /// Samples that have come from all sessions.
+    arrived: Arc<AtomicU64>,
+    pace: Pace,
+    /// In the order of their times.
+    closing: VecDeque<Closing>,
+    random: u64,
+}
+
+impl Follower {
+    /// Follows allocations to the end of the recording, of at most `most` samples per second on the average.
+    fn run(&mut self, first: Following, most: u64) {
+        let mut whole = first;
+        while let Ok(start) = self.follow_all(whole) {
+            let _ = self.sender.send(FromEvents::Note(format!(
+                "allocations came faster than {most} samples per second: they were followed for a part of the time only, \
+                 and estimated from that"
+            )));
+            match self.follow_parts(start) {
+                Ok(following) => whole = following,
+                Err(Over) => return,
+            }
+        }
+    }
+
+    /// Follows all of the time, until there are too many: when that was.
+    fn follow_all(&mut self, whole: Following) -> Result<u64, Over> {
+        loop {
+            let over = self.wait(PART).is_err() || whole.reader.is_finished();
+            self.settle(None);
+            let parts = self.pace.all_followed(now(), self.arrived.load(Relaxed));
+            if over || parts > 1 {
+                let end = now();
+                // At the end of the recording all that the runtime still has counts.
+                let until = if over { u64::MAX } else { end };
+                let stopping = self.stop(&whole, until);
+                self.closing.push_back(Closing { reader: whole.reader, stopping, window: None });
+                return if over { Err(Over) } else { Ok(end) };
+            }
+        }
+    }
+
+    /// Follows one part of each slot, until all can be followed again: by the session that this gives.
+    fn follow_parts(&mut self, mut start: u64) -> Result<Following, Over> {
+        let (mut parts, mut failures) = (self.pace.parts, 0);
+        loop {
+            let (part, over) = match self.follow_part(start, parts) {
+                Ok(taken) => taken,
+                // The slot goes on until a session could be started.
+                Err(error) if failures >= MAX_FAILURES => {
+                    self.fail(&error);
+                    self.close(None, start, now(), 1.0);
+                    return Err(Over);
+                }
+                Err(_) => {
+                    failures += 1;
+                    continue;
+                }
+            };
+            failures = 0;
+            if over {
+                // The chances were those of a whole slot, and of a whole part.
+                let length = part.as_ref().map_or(0, |part| part.until.saturating_sub(part.from)).max(PART);
+                self.close(part, start, now(), (parts * PART) as f64 / length as f64);
+                return Err(Over);
+            }
+            let Some(part) = part else { continue };
+            let length = part.until.saturating_sub(part.from).max(1);
+            if part.reader.is_finished() {
+                self.pace.part_followed(part.count.load(Relaxed), length);
+            }
+            parts = self.pace.parts;
+            let whole = if parts == 1 { self.begin(true).ok() } else { None };
+            let end = whole.as_ref().map_or_else(now, |whole| whole.from);
+            self.close(Some(part), start, end, (end - start) as f64 / length as f64);
+            match whole {
+                Some(whole) => return Ok(whole),
+                // All was to be followed, and could not be: as if there were two parts.
+                None => parts = parts.max(2),
+            }
+            start = end;
+            self.make_room();
+        }
+    }
+
+    /// Follows one part of a slot and waits for the slot's end. Whether the recording was over before; then there may be no
+    /// part.
+    fn follow_part(&mut self, start: u64, parts: u64) -> Result<(Option<Part>, bool), diagnostics::Error> {
+        let pick = self.pick(parts);
+        if self.wait_until(start + pick * PART).is_err() {
+            return Ok((None, true));
+        }
+        let following = match self.begin(false) {
+            Ok(following) => following,
+            Err(error) => {
+                let over = self.wait(PART).is_err();
+                return if over { Ok((None, true)) } else { Err(error) };
+            }
+        };
+        let mut over = self.wait(PART).is_err() || following.reader.is_finished();
+        let until = now();
+        let stopping = self.stop(&following, until);
+        let Following { from, count, reader, .. } = following;
+        over = over || self.wait_until(start + parts * PART).is_err();
+        Ok((Some(Part { from, until, count, reader, stopping }), over))
+    }
+
+    /// One of so many, each with the same chance (Marsaglia's xorshift).
+    fn pick(&mut self, parts: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random >> 16) % parts.max(1)
+    }
+
+    /// Starts a session; what it gives is passed on as it comes, or kept.
+    fn begin(&self, pass_on: bool) -> Result<Following, diagnostics::Error> {
+        let session = self.port.collect(&self.config)?;
+        self.read(session, now(), pass_on)
+    }
+
+    /// Reads a session on a thread of its own.
+    fn read(&self, session: EventPipeSession, from: u64, pass_on: bool) -> Result<Following, diagnostics::Error> {
+        let (until, count) = (Arc::new(AtomicU64::new(u64::MAX)), Arc::new(AtomicU64::new(0)));
+        let stopper = session.stopper();
+        let reading = Reading {
+            from,
+            until: until.clone(),
+            count: count.clone(),
+            arrived: self.arrived.clone(),
+            pass_on: pass_on.then(|| self.sender.clone()),
+        };
+        let reader = std::thread::Builder::new()
+            .name("clrscope-events".into())
+            .spawn(move || reading.read(Reader::new(session)))
+            .map_err(|source| diagnostics::Error::Connect { address: self.port.address(), source })?;
+        Ok(Following { from, until, count, stopper, reader })
+    }
+
+    /// Stops a session without waiting for it. Samples from `until` on do not count.
+    fn stop(&self, following: &Following, until: u64) -> Option<JoinHandle<()>> {
+        following.until.store(until, Release);
+        let (stopper, port, mut quiet) = (following.stopper.clone(), self.port.clone(), self.config.clone());
+        let stopping = std::thread::Builder::new().name("clrscope-events".into()).spawn(move || {
+            // A process that has ended has no session to stop.
+            let _ = stopper.stop(STOP_LIMIT);
+            // As a session stops the runtime reckons the level of its provider with that session still in it, and goes on to
+            // prepare events that nobody gets. It reckons anew with the next one, even one that wants next to nothing.
+            quiet.stacks = false;
+            quiet.providers.iter_mut().for_each(|provider| (provider.keywords, provider.level) = (0, QUIET));
+            if let Ok(session) = port.collect(&quiet) {
+                let _ = session.stopper().stop(STOP_LIMIT);
+            }
+        });
+        stopping.ok()
+    }
+
+    /// Puts what was followed of a slot behind all that was followed before.
+    fn close(&mut self, part: Option<Part>, start: u64, end: u64, factor: f64) {
+        let (followed_from, followed_to) = part.as_ref().map_or((start, start), |part| (part.from, part.until));
+        let slot = AllocationWindow { start, end, followed_from, followed_to };
+        match part {
+            Some(Part { reader, stopping, .. }) => {
+                self.closing.push_back(Closing { reader, stopping, window: Some(Window { slot, factor }) });
+            }
+            None => {
+                let _ = self.sender.send(FromEvents::AllocationWindow(slot));
+            }
+        }
+        self.settle(None);
+    }
+
+    /// Waits until not too many sessions are being stopped: a runtime that is slow to do so is not asked for more.
+    fn make_room(&mut self) {
+        while self.closing.len() >= MAX_CLOSING && self.wait(PART).is_ok() {
+            self.settle(None);
+        }
+    }
+
+    /// Passes on what sessions gave that have ended. With a deadline all of them are waited for.
+    fn settle(&mut self, deadline: Option<Instant>) {
+        while let Some(first) = self.closing.front() {
+            if !first.reader.is_finished() {
+                if deadline.is_none_or(|deadline| Instant::now() >= deadline) {
+                    return;
+                }
+                std::thread::sleep(TICK);
+                continue;
+            }
+            let Some(Closing { reader, stopping, window }) = self.closing.pop_front() else { return };
+            let Ok(kept) = reader.join() else { continue };
+            if let Some(Window { slot, factor }) = window {
+                let _ = self.sender.send(FromEvents::AllocationWindow(slot));
+                for mut allocation in kept.allocations {
+                    allocation.bytes = (allocation.bytes as f64 * factor).round() as u64;
+                    let _ = self.sender.send(FromEvents::Allocation(allocation));
+                }
+            }
+            if kept.lost > 0 {
+                let _ = self.sender.send(FromEvents::Lost(kept.lost));
+            }
+            if kept.left_out > 0 {
+                let _ = self.sender.send(FromEvents::LeftOut(kept.left_out));
+            }
+            if let Some(failed) = kept.failed {
+                let _ = self.sender.send(FromEvents::Failed(failed));
+            }
+            while let Some(deadline) = deadline
+                && stopping.as_ref().is_some_and(|stopping| !stopping.is_finished())
+                && Instant::now() < deadline
+            {
+                std::thread::sleep(TICK);
+            }
+        }
+    }
+
+    fn fail(&self, error: &diagnostics::Error) {
+        let _ = self.sender.send(FromEvents::Failed(format!("allocations are followed no more: {error}")));
+    }
+
+    /// Waits for so many nanoseconds, or until the recording is over.
+    fn wait(&self, nanos: u64) -> Result<(), Over> {
+        match self.stopped.recv_timeout(Duration::from_nanos(nanos)) {
+            Err(RecvTimeoutError::Timeout) => Ok(()),
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => Err(Over),
+        }
+    }
+
+    fn wait_until(&self, time: u64) -> Result<(), Over> {
+        self.wait(time.saturating_sub(now()))
+    }
+}
+
+/// What the reader of a session needs to know.
+struct Reading {
+    from: u64,
+    until: Arc<AtomicU64>,
+    count: Arc<AtomicU64>,
+    arrived: Arc<AtomicU64>,
+    /// Where samples go as they come; they are kept if there is no such place.
+    pass_on: Option<SyncSender<FromEvents>>,
+}
+
+impl Reading {
+    fn read(&self, mut reader: Reader<EventPipeSession>) -> Kept {
+        let mut kept = Kept::default();
+        loop {
+            match reader.next_event() {
+                Ok(Some(event)) => {
+                    let Some(allocation) = allocations::parse(&event) else { continue };
+                    self.arrived.fetch_add(1, Relaxed);
+                    self.count.fetch_add(1, Relaxed);
+                    if !(self.from..self.until.load(Acquire)).contains(&allocation.time) {
+                        continue;
+                    }
+                    if let Some(sender) = &self.pass_on {
+                        // Nobody to tell is no error: the recording is over.
+                        if sender.send(FromEvents::Allocation(allocation)).is_err() {
+                            return kept;
+                        }
+                        let lost = reader.statistics().lost;
+                        if lost > kept.lost {
+                            let _ = sender.send(FromEvents::Lost(lost - kept.lost));
+                            kept.lost = lost;
+                        }
+                    } else if kept.allocations.len() < MAX_KEPT {
+                        kept.allocations.push(allocation);
+                    } else {
+                        kept.left_out += 1;
+                    }
+                }
+                Ok(None) => break,
+                Err(error) if error.is_timeout() => {}
+                Err(error) => {
+                    kept.failed = Some(format!("the EventPipe stream broke off: {error}"));
+                    break;
+                }
+            }
+        }
+        // What was told already is not told again.
+        let told = if self.pass_on.is_some() { kept.lost } else { 0 };
+        kept.lost = reader.statistics().lost.saturating_sub(told);
+        kept
+    }
+}
+
+/// Decides how much of the time is followed, by how many samples come.
+#[derive(Debug)]
+struct Pace {
+    /// Most samples per second, on the average.
+    most: f64,
+    /// Samples that may come before all is too much.
+    left: f64,
+    /// Time and number of samples at the last look,
+    looked: (u64, u64),
+    /// and at the last looks since all has been followed.
+    looks: VecDeque<(u64, u64)>,
+    /// Into how many parts a slot is divided; 1 while all is followed.
+    parts: u64,
+}
+
+impl Pace {
+    fn new(most: u64, now: u64) -> Self {
+        let most = most.max(1) as f64;
+        Self { most, left: most * BURST, looked: (now, 0), looks: VecDeque::new(), parts: 1 }
+    }
+
+    /// All was followed up to now, and so many samples came since the beginning. Into how many parts to divide from now on.
+    fn all_followed(&mut self, now: u64, arrived: u64) -> u64 {
+        let (at, before) = std::mem::replace(&mut self.looked, (now, arrived));
+        let may = self.most * now.saturating_sub(at) as f64 / 1e9;
+        let room = self.most * BURST;
+        self.left = (self.left + may - arrived.saturating_sub(before) as f64).clamp(-room, room);
+        self.looks.push_back((now, arrived));
+        if self.looks.len() > RATE_PARTS + 1 {
+            self.looks.pop_front();
+        }
+        if let Some((from, before)) = self.looks.front().copied()
+            && self.left < 0.0
+            && self.looks.len() > RATE_PARTS
+        {
+            self.rate(arrived.saturating_sub(before), now.saturating_sub(from));
+        }
+        if self.parts > 1 {
+            self.looks.clear();
+        }
+        self.parts
+    }
+
+    /// A part of a slot has given so many samples in so many nanoseconds.
+    fn part_followed(&mut self, count: u64, nanos: u64) {
+        self.rate(count, nanos);
+    }
+
+    fn rate(&mut self, count: u64, nanos: u64) {
+        let rate = count as f64 * 1e9 / nanos.max(1) as f64;
+        self.parts = ((rate / self.most).ceil() as u64).clamp(1, MAX_PARTS);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Samples per second that are taken of so many, over a minute, and how much of the time is followed.
+    fn taken(rate: f64) -> (f64, f64) {
+        let (mut pace, mut now, mut followed) = (Pace::new(5_000, 0), 0, 0);
+        let samples = |nanos: u64| (rate * nanos as f64 / 1e9) as u64;
+        while now < 60_000_000_000 {
+            followed += PART;
+            now += PART * pace.parts;
+            if pace.parts == 1 {
+                pace.all_followed(now, samples(followed));
+            } else {
+                pace.part_followed(samples(PART), PART);
+            }
+        }
+        (samples(followed) as f64 * 1e9 / now as f64, followed as f64 / now as f64)
+    }
+
+    #[test]
+    fn all_is_followed_of_what_comes_slowly() {
+        for rate in [0.0, 100.0, 4_990.0] {
+            let (samples, share) = taken(rate);
+            assert!((samples - rate).abs() <= rate * 0.01 && share > 0.999, "{rate}: {samples}, {share}");
+        }
+    }
+
+    #[test]
+    fn storms_are_bounded_on_the_average() {
+        for rate in [5_500.0, 8_000.0, 25_000.0, 200_000.0, 450_000.0] {
+            let (samples, share) = taken(rate);
+            // Two seconds' worth at first, and what comes until that is noticed.
+            assert!((2_000.0..5_400.0 + rate * 0.01).contains(&samples), "{rate}: {samples}");
+            assert!(share < 0.95, "{rate}: {share}");
+        }
+    }
+
+    #[test]
+    fn short_bursts_are_followed_as_a_whole() {
+        let mut pace = Pace::new(5_000, 0);
+        for look in 1..=5 {
+            assert_eq!(pace.all_followed(look * PART, look * 2_000), 1, "22,000 per second for 0.45 s");
+        }
+        for look in 6..=200 {
+            assert_eq!(pace.all_followed(look * PART, 10_000), 1);
+        }
+        // The room is there again.
+        assert_eq!(pace.left, 10_000.0);
+    }
+
+    #[test]
+    fn a_storm_that_ends_is_followed_as_a_whole_again() {
+        let mut pace = Pace::new(5_000, 0);
+        let parts = (1..40).map(|look| pace.all_followed(look * PART, look * 4_500)).find(|parts| *parts > 1);
+        assert_eq!(parts, Some(10));
+        pace.part_followed(4_600, PART);
+        assert_eq!(pace.parts, 11);
+        pace.part_followed(10, PART);
+        assert_eq!(pace.parts, 1);
+        pace.part_followed(u64::MAX, 1);
+        assert_eq!(pace.parts, MAX_PARTS);
+    }
+}
