@@ -1,7 +1,7 @@
 //! What looking for illnesses costs: looks at the heap, at locks, a whole check-up, and exact counts of objects.
 
 use super::observe::{Recorded, Recording};
-use super::slowdown::{Comparison, Kind, Watcher, operations_per_cpu_second};
+use super::slowdown::{Comparison, Kind, Patience, Watcher, operations_per_cpu_second};
 use super::table::{Distribution, Goal, Row};
 use super::work::working;
 use super::{BUILD_LIMIT, Options};
@@ -25,6 +25,8 @@ pub const LOCKS: &str = "deadlocks, verdict";
 pub const TASKS: &str = "200,000 waiting asynchronous methods";
 /// For `--only`.
 pub const ESTIMATES: &str = "allocations, the truth within the error bars";
+/// For `--only`.
+pub const STORM: &str = "allocations in a storm, the truth within the error bars";
 /// For `--only`.
 pub const CHECKUP: &str = "checkup";
 
@@ -76,15 +78,25 @@ pub const COMPARISONS: &[Comparison] = &[
             ]),
             goal: Some(Goal::only(1.0, "%")),
         }],
+        patience: None,
     },
     Comparison {
         name: "slow-down, allocation-heavy",
         work: &["alloc"],
-        observers: &[Watcher {
-            what: "allocations",
-            kind: Kind::Clrscope(&["-p", "allocations"]),
-            goal: Some(Goal::only(5.0, "%")),
-        }],
+        observers: &[
+            Watcher {
+                what: "allocations",
+                kind: Kind::Clrscope(&["-p", "allocations"]),
+                goal: Some(Goal::only(5.0, "%")),
+            },
+            // As the first seconds are, before some of the time is left out.
+            Watcher {
+                what: "allocations, every sample",
+                kind: Kind::Clrscope(&["-p", "allocations:samples=1000000"]),
+                goal: None,
+            },
+        ],
+        patience: Some(Patience { settle: 2_500, window: 3_000 }),
     },
     Comparison {
         name: "slow-down, lock-heavy",
@@ -94,6 +106,7 @@ pub const COMPARISONS: &[Comparison] = &[
             kind: Kind::Clrscope(&["-p", "locks"]),
             goal: Some(Goal::only(5.0, "%")),
         }],
+        patience: None,
     },
 ];
 
@@ -261,14 +274,18 @@ pub fn tasks(runtime: Runtime) -> Result<Vec<Row>> {
     ])
 }
 
-/// How often the bytes that a type allocated lie outside of the 95 % interval of their estimate.
+/// How often the bytes that a type allocated lie outside of the 95 % interval of their estimate: of a burst, which is
+/// followed as a whole, and of a storm, which is not.
 ///
 /// # Errors
 /// When a recording fails.
-pub fn estimates(runtime: Runtime) -> Result<Vec<Row>> {
-    let mut outside = BTreeMap::<String, (usize, f64)>::new();
+pub fn estimates(runtime: Runtime, name: &'static str) -> Result<Vec<Row>> {
+    let storm = name == STORM;
+    let amount = if storm { ["--seconds", "5"] } else { ["--mb", "200"] };
+    let (mut outside, mut followed) = (BTreeMap::<String, (usize, f64)>::new(), Vec::new());
     for _ in 0..ESTIMATED {
-        let mut target = Sample::named("allocator").start(runtime, &["--gate", "--mb", "200", "--large", "40"]);
+        let arguments = [&["--gate", "--large", "40"], &amount[..]].concat();
+        let mut target = Sample::named("allocator").start(runtime, &arguments);
         target.wait_for_ready();
         let recording = Recording::start(target.pid(), &["-p", "allocations"])?.settle()?;
         target.send_line("go")?;
@@ -278,6 +295,7 @@ pub fn estimates(runtime: Runtime) -> Result<Vec<Row>> {
         let recorded = recording.stop()?;
         let file = recorded.file();
         let (report, _) = json(&["report", file.to_str().context("a path that is no text")?, "--format", "json"])?;
+        followed.push(number(&report, "/allocations/followed")? * 100.0);
         let rows = report["allocations"]["types"].as_array().context("no types")?;
         for (name, known) in truth["types"].as_object().context("no truth")? {
             let row = rows.iter().find(|row| row["type_name"] == name.as_str());
@@ -290,9 +308,13 @@ pub fn estimates(runtime: Runtime) -> Result<Vec<Row>> {
     }
     let each =
         |(name, (count, bias)): (&String, &(usize, f64))| format!("{name} {count} (mean {:+.1} %)", bias * 100.0);
-    let said = format!("of {ESTIMATED}: {}", outside.iter().map(each).collect::<Vec<_>>().join(", "));
+    let said = format!(
+        "of {ESTIMATED}: {}; followed {} of the time",
+        outside.iter().map(each).collect::<Vec<_>>().join(", "),
+        Distribution::of(followed).with_quartiles("%")
+    );
     let worst = outside.values().map(|(count, _)| *count).max().context("no types")?;
-    let name = format!("{ESTIMATES}: how often not, worst type");
+    let name = format!("{name}: how often not, worst type");
     Ok(vec![Row::new(name, runtime, worst as f64, said, Goal::only(ESTIMATED as f64 * 0.05, ""))])
 }
 

@@ -205,7 +205,14 @@ fn jobs(options: &Options) -> Vec<Job<'_>> {
                 add(illness::CHECKUP, Some(runtime), Box::new(move || illness::checkup(runtime)));
                 add(illness::EXACT, Some(runtime), Box::new(move || illness::exact_allocations(runtime, options)));
             }
-            add(illness::ESTIMATES, Some(Runtime::V9), Box::new(|| illness::estimates(Runtime::V9)));
+            add(
+                illness::ESTIMATES,
+                Some(Runtime::V9),
+                Box::new(|| illness::estimates(Runtime::V9, illness::ESTIMATES)),
+            );
+            for runtime in slowdown::RUNTIMES {
+                add(illness::STORM, Some(runtime), Box::new(move || illness::estimates(runtime, illness::STORM)));
+            }
             for (comparison, runtime) in each(illness::COMPARISONS, &slowdown::RUNTIMES) {
                 add(comparison.name, Some(runtime), Box::new(move || comparison.run(runtime, options)));
             }
@@ -253,7 +260,7 @@ mod tests {
         assert_eq!(wanted("9.0.5 slow-down"), 5);
         assert_eq!(wanted("html"), 1);
         assert_eq!(wanted("nothing of this kind"), 0);
-        assert_eq!(jobs(&Options::of(Suite::Illness)).len(), 6 * 3 + 1 + 3 * 2 + 1);
+        assert_eq!(jobs(&Options::of(Suite::Illness)).len(), 6 * 3 + 1 + 2 + 3 * 2 + 1);
         assert_eq!(jobs(&Options::of(Suite::Il)).len(), 1);
     }
 

@@ -19,6 +19,17 @@ pub struct Comparison {
     pub work: &'static [&'static str],
     /// Who observes.
     pub observers: &'static [Watcher],
+    /// What it takes until an observer does what it does most of the time; `None` for nothing beyond the usual.
+    pub patience: Option<Patience>,
+}
+
+/// For observers that change their ways after a while, or now and then.
+#[derive(Clone, Copy)]
+pub struct Patience {
+    /// Milliseconds until a window begins.
+    pub settle: u64,
+    /// Least length of a window, in milliseconds.
+    pub window: u64,
 }
 
 /// Somebody who observes.
@@ -57,9 +68,9 @@ const CPU: &[Watcher] = &[
 
 /// All comparisons of the goals.
 pub const COMPARISONS: &[Comparison] = &[
-    Comparison { name: "slow-down, CPU-bound", work: &["cpu"], observers: CPU },
-    Comparison { name: "slow-down, allocation-heavy", work: &["alloc"], observers: CPU },
-    Comparison { name: "slow-down, exception-heavy", work: &["exceptions"], observers: CPU },
+    Comparison { name: "slow-down, CPU-bound", work: &["cpu"], observers: CPU, patience: None },
+    Comparison { name: "slow-down, allocation-heavy", work: &["alloc"], observers: CPU, patience: None },
+    Comparison { name: "slow-down, exception-heavy", work: &["exceptions"], observers: CPU, patience: None },
     Comparison {
         name: "slow-down, 10,000 exceptions/s",
         work: &["paced", "--rate", "10000"],
@@ -68,6 +79,7 @@ pub const COMPARISONS: &[Comparison] = &[
             kind: Kind::Clrscope(&["-p", "exceptions"]),
             goal: Some(Goal::new(5.0, 3.0, "%")),
         }],
+        patience: None,
     },
     Comparison {
         name: "slow-down, exceptions at full speed",
@@ -77,14 +89,15 @@ pub const COMPARISONS: &[Comparison] = &[
             kind: Kind::Clrscope(&["-p", "exceptions"]),
             goal: Some(Goal::new(20.0, 12.0, "%")),
         }],
+        patience: None,
     },
 ];
 
 /// The same windows with nothing switched on: how much of a difference is noise.
 pub const NOISE: &[Comparison] = &[
-    Comparison { name: "noise, CPU-bound", work: &["cpu"], observers: NOBODY },
-    Comparison { name: "noise, allocation-heavy", work: &["alloc"], observers: NOBODY },
-    Comparison { name: "noise, exception-heavy", work: &["exceptions"], observers: NOBODY },
+    Comparison { name: "noise, CPU-bound", work: &["cpu"], observers: NOBODY, patience: None },
+    Comparison { name: "noise, allocation-heavy", work: &["alloc"], observers: NOBODY, patience: None },
+    Comparison { name: "noise, exception-heavy", work: &["exceptions"], observers: NOBODY, patience: None },
 ];
 
 const NOBODY: &[Watcher] = &[Watcher { what: "nothing", kind: Kind::Nobody, goal: None }];
@@ -122,18 +135,21 @@ impl Comparison {
         let mut cpu = vec![Vec::new(); self.observers.len()];
         let mut wall = cpu.clone();
         let mut exceptions = 0.0;
+        let length = self.patience.map_or(options.window, |patience| options.window.max(patience.window));
         for round in 0..options.pairs {
             // One window without an observer before the others and one after them: whatever drifts cancels out. The
             // order of the others changes from round to round.
-            let before = window(&mut target, options.window)?;
+            let before = window(&mut target, length)?;
             let mut on = vec![Speed::default(); self.observers.len()];
             for turn in 0..self.observers.len() {
                 let index = (round + turn) % self.observers.len();
                 let observer = self.observers[index].start(target.pid())?;
-                on[index] = window(&mut target, options.window)?;
+                let settle = self.patience.map_or(0, |patience| patience.settle);
+                std::thread::sleep(Duration::from_millis(settle));
+                on[index] = window(&mut target, length)?;
                 observer.end()?;
             }
-            let after = window(&mut target, options.window)?;
+            let after = window(&mut target, length)?;
             exceptions +=
                 (before.exceptions_per_cpu_second + after.exceptions_per_cpu_second) / (2 * options.pairs) as f64;
             for (index, on) in on.iter().enumerate() {
