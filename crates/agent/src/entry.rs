@@ -27,11 +27,11 @@ use corprof::{CallbackCx, EventMask, HResult, PanicReport, Profiler, ProfilerCal
 use profilers::trace::Rewriting;
 use profilers::{Function, Object};
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{Relaxed, SeqCst},
 };
-use std::sync::Arc;
 use wire::{LogLevel, Nanos, RuntimeWork, RuntimeWorkKind, SessionConfig};
 
 /// How long a launched process is held back at most.

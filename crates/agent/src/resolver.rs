@@ -240,13 +240,7 @@ impl Resolver {
         id
     }
 
-    fn record(
-        &mut self,
-        runtime: &Runtime,
-        id: u32,
-        name: Result<MethodName, Error>,
-        out: &mut Vec<Record>,
-    ) -> Method {
+    fn record(&mut self, runtime: &Runtime, id: u32, name: Result<MethodName, Error>, out: &mut Vec<Record>) -> Method {
         match name {
             Ok(name) => {
                 let (kind, module) = match name.kind {

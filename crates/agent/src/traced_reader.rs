@@ -49,7 +49,8 @@ impl Reader {
     /// What is counted from now on is told.
     pub fn new() -> Self {
         let slots = instrumentation::manager().map_or(0, Manager::slots);
-        let before = (0..slots).map(|slot| (slot, traced::totals(slot))).filter(|(_, totals)| *totals != Totals::default());
+        let before =
+            (0..slots).map(|slot| (slot, traced::totals(slot))).filter(|(_, totals)| *totals != Totals::default());
         Self {
             before: before.collect(),
             told: BTreeMap::new(),

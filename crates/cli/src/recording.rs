@@ -529,6 +529,7 @@ mod tests {
             samples: vec![("cpu", 320)],
             dropped: 0,
             bytes: 1,
+            ..Progress::default()
         };
         assert_eq!(progress_text(&progress, Some(Duration::from_secs(10))), "recording  3.2 s of 10.0s  cpu 320");
         let endless = progress_text(&progress, None);

@@ -15,6 +15,7 @@ const COMMANDS: [&str; 14] = [
     "leaks",
     "async",
     "deadlocks",
+    "trace",
     "il",
     "completions",
     "man",
@@ -90,7 +91,8 @@ fn profilers_are_those_of_the_registry() {
             "jit",
             "loads",
             "async",
-            "exact-allocations"
+            "exact-allocations",
+            "trace"
         ]
     );
     let wall = run(["profilers", "wall", "--json"]).expect(0).json();

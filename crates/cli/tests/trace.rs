@@ -95,7 +95,8 @@ fn refusals(report: &Value) -> BTreeMap<String, String> {
 }
 
 fn without_drivers(arguments: &[&'static str]) -> Vec<String> {
-    let excluded = DRIVES.iter().flat_map(|name| ["--exclude".to_owned(), format!("traced!Clrscope.Samples.Traced.{name}")]);
+    let excluded =
+        DRIVES.iter().flat_map(|name| ["--exclude".to_owned(), format!("traced!Clrscope.Samples.Traced.{name}")]);
     arguments.iter().map(|argument| (*argument).to_owned()).chain(excluded).collect()
 }
 
@@ -131,7 +132,8 @@ fn every_call_is_counted_and_timed_and_everything_goes_back() {
         // Who calls whom.
         let tree = report["tree"].as_array().unwrap();
         let inner = tree.windows(2).any(|pair| {
-            pair[0]["method"].as_str().unwrap().contains(".Passes(") && pair[1]["method"].as_str().unwrap().contains(".Throws(")
+            pair[0]["method"].as_str().unwrap().contains(".Passes(")
+                && pair[1]["method"].as_str().unwrap().contains(".Throws(")
                 && pair[1]["depth"].as_u64() == pair[0]["depth"].as_u64().map(|depth| depth + 1)
         });
         assert!(inner, "{runtime}: {tree:#?}");
@@ -168,18 +170,8 @@ fn calls_are_traced_from_the_start() {
         let output = common::file(&folder, "launched.clrscope");
         let launch = Sample::named("caller").launch(runtime, &["--rounds", "500", "--fib", "15"]);
         let path = output.to_str().unwrap();
-        let prefix = [
-            common::binary(),
-            "launch",
-            "-q",
-            "-p",
-            "gc",
-            "--trace",
-            "caller!Clrscope.Samples.**",
-            "-o",
-            path,
-            "--",
-        ];
+        let prefix =
+            [common::binary(), "launch", "-q", "-p", "gc", "--trace", "caller!Clrscope.Samples.**", "-o", path, "--"];
         let mut process = launch.under(prefix).start();
         let truth = process.truth(LIMIT);
         assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());

@@ -9,9 +9,12 @@
 use crate::probes::{self, Probes};
 use crate::rewrite::{begin, finish, open, slot_of};
 use crate::{Refusal, Scope};
-use cil::{Edited, InstructionId, MethodBody, MethodEditor, NewInstruction, NewOperand, Opcode, Operand, Primitive, Token, TokenKind, TypeSig};
-use corprof::metadata::token::{MemberRef, MethodDef, TypeDef, TypeRef, TypeSpec};
+use cil::{
+    Edited, InstructionId, MethodBody, MethodEditor, NewInstruction, NewOperand, Opcode, Operand, Primitive, Token,
+    TokenKind, TypeSig,
+};
 use corprof::metadata::Metadata;
+use corprof::metadata::token::{MemberRef, MethodDef, TypeDef, TypeRef, TypeSpec};
 
 /// The builder of tasks without and with results.
 const BUILDERS: [&str; 2] = [
@@ -174,13 +177,7 @@ fn field_before(editor: &MethodEditor, call: InstructionId) -> Option<Token> {
 }
 
 /// `MoveNext`.
-fn run(
-    scope: &Scope,
-    source: Source<'_>,
-    task: (Token, &[u8]),
-    slot: u32,
-    probes: &Probes,
-) -> Result<Edited, Refusal> {
+fn run(scope: &Scope, source: Source<'_>, task: (Token, &[u8]), slot: u32, probes: &Probes) -> Result<Edited, Refusal> {
     let (mut editor, signature) = open(scope, source)?;
     let ends = ends(scope.metadata(), &editor)?;
     let Some(first) = ends.first() else { return Err(Refusal::NotATask) };
@@ -218,10 +215,8 @@ fn run(
         editor.bind(on, end.at);
     }
 
-    let returns: Vec<InstructionId> = editor
-        .ids()
-        .filter(|&at| editor.instruction(at).is_some_and(|found| found.opcode == Opcode::Ret))
-        .collect();
+    let returns: Vec<InstructionId> =
+        editor.ids().filter(|&at| editor.instruction(at).is_some_and(|found| found.opcode == Opcode::Ret)).collect();
     for at in returns {
         let on = editor.label();
         let mut code = vec![

@@ -190,7 +190,8 @@ fn refusal(
 ) -> Option<Refusal> {
     let has = |flag| implementation.contains(flag);
     let is_il = implementation.bits() & MethodImplAttributes::CODE_TYPE_MASK.bits() == MethodImplAttributes::IL.bits();
-    let external = attributes.contains(MethodAttributes::ABSTRACT) || attributes.contains(MethodAttributes::PINVOKE_IMPL);
+    let external =
+        attributes.contains(MethodAttributes::ABSTRACT) || attributes.contains(MethodAttributes::PINVOKE_IMPL);
     if external || !is_il || code_rva == 0 || has(MethodImplAttributes::INTERNAL_CALL) {
         return Some(Refusal::NoBody);
     }
@@ -208,7 +209,8 @@ fn refusal(
 /// Types of the core library whose methods compiled code calls as helpers, or that run while an exception is dispatched or a call is
 /// marshalled: what they rely on is between them and the runtime.
 fn is_internal(type_name: &str) -> bool {
-    let helpers = type_name.strip_prefix("System.Runtime.CompilerServices.").is_some_and(|name| name.ends_with("Helpers"));
+    let helpers =
+        type_name.strip_prefix("System.Runtime.CompilerServices.").is_some_and(|name| name.ends_with("Helpers"));
     let dispatch = ["System.Runtime.EH", "System.Runtime.StackFrameIterator", "System.StubHelpers."];
     helpers || dispatch.iter().any(|start| type_name.starts_with(start))
 }
@@ -226,7 +228,9 @@ mod tests {
 
     #[test]
     fn helpers_of_the_runtime_are_known() {
-        assert!(is_internal("System.Runtime.CompilerServices.CastHelpers") && is_internal("System.Runtime.EH+RhEHClause"));
+        assert!(
+            is_internal("System.Runtime.CompilerServices.CastHelpers") && is_internal("System.Runtime.EH+RhEHClause")
+        );
         assert!(!is_internal("System.Runtime.CompilerServices.Unsafe") && !is_internal("System.String"));
     }
 }

@@ -132,7 +132,8 @@ impl Manager {
             };
             // What runs for an asynchronous method is not a method of its own.
             let is_timed = |found: &&Found| template(rules, found.rule) == Template::Time && found.refusal.is_none();
-            let machines: HashSet<MethodDef> = found.iter().filter(is_timed).filter_map(|found| found.machine).collect();
+            let machines: HashSet<MethodDef> =
+                found.iter().filter(is_timed).filter_map(|found| found.machine).collect();
             let (mut asked, mut keys) = (Vec::new(), Vec::new());
             for found in found.into_iter().filter(|found| !machines.contains(&found.method)) {
                 let change = self.prepare(module, found, rules, scope.as_ref(), dry, &mut keys);
@@ -213,7 +214,8 @@ impl Manager {
             known.slot((module, found.method)).ok_or(Refusal::TooMany(Self::MOST))?
         };
         let signature = |of| Ok::<_, Refusal>(scope.metadata().method_into(of, &mut String::new())?.signature);
-        let source = |of| Ok::<_, Refusal>(Source { body: self.info.il_function_body(module, of)?, signature: signature(of)? });
+        let source =
+            |of| Ok::<_, Refusal>(Source { body: self.info.il_function_body(module, of)?, signature: signature(of)? });
         let own = source(found.method)?;
         let bodies = match machine {
             Some(_) if !self.tasks_have_ids() => return Err(Refusal::TrimmedTask),
@@ -273,7 +275,8 @@ impl Manager {
 
     /// Puts original bodies back: of the methods for which `of` holds. Calls that are under way end as they began.
     pub fn revert(&self, of: impl Fn(&Method) -> bool) -> Vec<Change> {
-        let gone: Vec<(Key, Installed)> = self.known().installed.extract_if(|_, installed| of(&installed.method)).collect();
+        let gone: Vec<(Key, Installed)> =
+            self.known().installed.extract_if(|_, installed| of(&installed.method)).collect();
         let mut changes = Vec::with_capacity(gone.len());
         for part in gone.chunks(Self::AT_A_TIME) {
             let methods: Vec<ModuleMethod> = part.iter().map(|(key, _)| module_method(key)).collect();

@@ -31,7 +31,9 @@ pub enum Refusal {
     #[error("it returns what no local variable can hold")]
     Returns,
     /// It is asynchronous, and does not end a `Task` or `Task<T>` in the way that compilers write.
-    #[error("it is asynchronous, and its end cannot be told: only methods that return Task or Task<T> can be timed (counting works)")]
+    #[error(
+        "it is asynchronous, and its end cannot be told: only methods that return Task or Task<T> can be timed (counting works)"
+    )]
     NotATask,
     /// It is asynchronous, and its runtime was trimmed: there is no way to tell one task from another.
     #[error("it is asynchronous, and what tells tasks apart was trimmed away (counting works)")]

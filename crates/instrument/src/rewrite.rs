@@ -91,9 +91,8 @@ fn time(
     slot: u32,
     probes: &Probes,
 ) -> Result<(), Refusal> {
-    let ends_by_a_call = |id| {
-        editor.instruction(id).is_some_and(|instruction| matches!(instruction.opcode, Opcode::Tail | Opcode::Jmp))
-    };
+    let ends_by_a_call =
+        |id| editor.instruction(id).is_some_and(|instruction| matches!(instruction.opcode, Opcode::Tail | Opcode::Jmp));
     if editor.ids().any(ends_by_a_call) {
         return Err(Refusal::TailCall);
     }
@@ -137,4 +136,3 @@ fn returning(editor: &mut MethodEditor, returns: bool, code: impl Iterator<Item 
         editor.insert_before(at, instruction);
     }
 }
-

@@ -149,7 +149,9 @@ impl Tokens for Scope {
         }
         let metadata = &self.metadata;
         let blob = match token.kind()? {
-            TokenKind::MethodDef => metadata.method_into(MethodDef::from_raw(token.0), &mut String::new()).ok()?.signature,
+            TokenKind::MethodDef => {
+                metadata.method_into(MethodDef::from_raw(token.0), &mut String::new()).ok()?.signature
+            }
             TokenKind::MemberRef => metadata.member_ref_props(MemberRef::from_raw(token.0)).ok()?.signature,
             TokenKind::Signature => metadata.signature(Signature::from_raw(token.0)).ok()?,
             TokenKind::MethodSpec => {

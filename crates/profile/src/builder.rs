@@ -6,8 +6,8 @@ use session::{
 };
 
 use crate::{
-    Allocations, Counter, Exceptions, Jit, Loads, Locks, Pool, Profile, Series, SeriesKind, Tables, Threads, Traced, Unload,
-    series::Row,
+    Allocations, Counter, Exceptions, Jit, Loads, Locks, Pool, Profile, Series, SeriesKind, Tables, Threads, Traced,
+    Unload, series::Row,
 };
 
 /// What to keep of a recording.

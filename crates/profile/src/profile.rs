@@ -5,8 +5,8 @@ use session::{
 };
 
 use crate::{
-    Allocations, CallTree, Counter, Estimate, Exceptions, Jit, Loads, Locks, Pool, Series, SeriesKind, Tables, Threads, Traced,
-    Totals, TreeOptions,
+    Allocations, CallTree, Counter, Estimate, Exceptions, Jit, Loads, Locks, Pool, Series, SeriesKind, Tables, Threads,
+    Totals, Traced, TreeOptions,
 };
 
 /// A recording, ready to be asked.

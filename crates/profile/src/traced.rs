@@ -193,7 +193,10 @@ mod tests {
 
     #[test]
     fn buckets_are_what_they_were_counted_in() {
-        assert_eq!([bounds(0), bounds(15), bounds(16), bounds(31)], [(0.0, 1.0), (15.0, 1.0), (16.0, 1.0), (31.0, 1.0)]);
+        assert_eq!(
+            [bounds(0), bounds(15), bounds(16), bounds(31)],
+            [(0.0, 1.0), (15.0, 1.0), (16.0, 1.0), (31.0, 1.0)]
+        );
         assert_eq!([bounds(32), bounds(33), bounds(48)], [(32.0, 2.0), (34.0, 2.0), (64.0, 4.0)]);
     }
 

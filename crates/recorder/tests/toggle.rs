@@ -23,9 +23,10 @@ fn rules() -> RuleSet {
     let rule = |name: &str, pattern: &str, action| Rule::new(name, MethodPattern::parse(pattern).unwrap(), action);
     // A quarter is only counted.
     let counted = rule("counted", "toggler!Clrscope.Samples.Toggler.M{1,2,3,4}*7*", Action::Count);
-    RuleSet::new(vec![counted, rule("timed", "toggler!Clrscope.Samples.Toggler.M*", Action::TRACE)], vec![
-        MethodPattern::parse("Main").unwrap(),
-    ])
+    RuleSet::new(
+        vec![counted, rule("timed", "toggler!Clrscope.Samples.Toggler.M*", Action::TRACE)],
+        vec![MethodPattern::parse("Main").unwrap()],
+    )
 }
 
 #[derive(Debug, Default)]
@@ -84,7 +85,11 @@ fn methods_are_rewritten_and_put_back_while_they_run() {
         let applied = |times: u64| {
             let deadline = Instant::now() + LIMIT;
             while recording.progress().rules_applied < times {
-                assert!(!recording.is_finished() && Instant::now() < deadline, "{runtime}, {times}: {:?}", recording.progress());
+                assert!(
+                    !recording.is_finished() && Instant::now() < deadline,
+                    "{runtime}, {times}: {:?}",
+                    recording.progress()
+                );
                 std::thread::sleep(Duration::from_millis(2));
             }
         };

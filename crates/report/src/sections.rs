@@ -1646,7 +1646,8 @@ fn calls(profile: &Profile, options: &Options, kind: SeriesKind) -> Section {
 fn traced(profile: &Profile, options: &Options) -> Section {
     let mut section = Section { title: "Traced methods".to_owned(), lead: Vec::new(), tables: Vec::new() };
     let called = profile.traced.called();
-    let refused: Vec<_> = profile.traced.methods().filter_map(|method| method.refusal().map(|why| (method, why))).collect();
+    let refused: Vec<_> =
+        profile.traced.methods().filter_map(|method| method.refusal().map(|why| (method, why))).collect();
     let instrumented = profile.traced.methods().count() - refused.len();
     section.lead.push(format!(
         "{} instrumented, {} called in {}. Times are from the call to its end, also of asynchronous methods; a percentile is exact to 3 %.",
@@ -1655,7 +1656,9 @@ fn traced(profile: &Profile, options: &Options) -> Section {
         format::duration(profile.traced.time().as_nanos() as u64),
     ));
     if !called.is_empty() {
-        let time = |nanos: Option<f64>| Cell::text(nanos.map_or_else(|| "-".to_owned(), |nanos| format::duration(nanos.round() as u64)));
+        let time = |nanos: Option<f64>| {
+            Cell::text(nanos.map_or_else(|| "-".to_owned(), |nanos| format::duration(nanos.round() as u64)))
+        };
         let rows = called.iter().take(options.rows).map(|method| {
             let calls = &method.calls;
             let timed = calls.timed > 0;

@@ -143,7 +143,8 @@ const MOST_NODES: usize = 10_000;
 /// The tree of calls, depth first, the child with the most time first.
 fn tree(profile: &Profile) -> Vec<Node> {
     let mut nodes = Vec::new();
-    let tree = CallTree::new(&profile.tables, &profile.calls, TreeOptions { merge_recursion: true, ..TreeOptions::default() });
+    let tree =
+        CallTree::new(&profile.tables, &profile.calls, TreeOptions { merge_recursion: true, ..TreeOptions::default() });
     tree.visit(|node, enters| {
         if enters && nodes.len() < MOST_NODES {
             nodes.push(Node {

@@ -27,12 +27,7 @@ pub fn of(report: &Report, top: usize, width: Option<usize>) -> String {
     }
     let instrumented = counted((report.methods.len() + report.not_called.len()) as u64, "method");
     let calls = report.methods.iter().map(|method| method.calls).sum();
-    let _ = writeln!(
-        text,
-        "{process}: {instrumented} traced for {:.1} s, {}",
-        report.seconds,
-        counted(calls, "call")
-    );
+    let _ = writeln!(text, "{process}: {instrumented} traced for {:.1} s, {}", report.seconds, counted(calls, "call"));
     if !report.methods.is_empty() {
         text.push('\n');
         text.push_str(&methods(report, top, width));
@@ -98,7 +93,8 @@ fn histogram(text: &mut String, method: &Method) {
     let most = rows.iter().map(|(.., count)| *count).max().unwrap_or(1).max(1);
     for (from, to, calls) in rows {
         let bar = (calls * BAR).div_ceil(most) as usize;
-        let _ = writeln!(text, "  {:>9} – {:<9} {:<40} {}", duration(from), duration(to), "█".repeat(bar), count(calls));
+        let _ =
+            writeln!(text, "  {:>9} – {:<9} {:<40} {}", duration(from), duration(to), "█".repeat(bar), count(calls));
     }
 }
 

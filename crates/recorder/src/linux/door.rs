@@ -2,7 +2,7 @@
 
 use super::target::Target;
 use diagnostics::proc;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket_with, SocketFlags};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::{
     io::{self, Read, Write},
     os::unix::net::UnixStream,

@@ -5,7 +5,7 @@ use super::{
     start::{self, OutputFile, Start},
     target::Target,
 };
-use crate::{Progress, RecordError, RecordOptions, SessionSummary, RuleHandle, StopHandle, Summary};
+use crate::{Progress, RecordError, RecordOptions, RuleHandle, SessionSummary, StopHandle, Summary};
 use diagnostics::{Port, clsid_text, proc};
 use session::{Entry, LiveSink};
 use std::{

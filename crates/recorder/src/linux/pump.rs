@@ -21,9 +21,10 @@ use nettrace::{
 };
 use rustix::time::{ClockId, clock_gettime};
 use session::{
-    CounterDef, CounterId, CounterKind, EndReason, ExceptionSample, HeapEnd, InstrumentState, InstrumentedMethod, LiveSink, ObserverStatus, PoolChange,
-    PoolEvent, PrecompiledCount, SampleBatch, SessionEnd, SessionError, SessionInfo, SessionRecord, SessionWriter,
-    Sink, StackId, Tee, ThreadId, ThreadLook, ThreadSeen, ThreadState, TracedCalls, TracedMethod,
+    CounterDef, CounterId, CounterKind, EndReason, ExceptionSample, HeapEnd, InstrumentState, InstrumentedMethod,
+    LiveSink, ObserverStatus, PoolChange, PoolEvent, PrecompiledCount, SampleBatch, SessionEnd, SessionError,
+    SessionInfo, SessionRecord, SessionWriter, Sink, StackId, Tee, ThreadId, ThreadLook, ThreadSeen, ThreadState,
+    TracedCalls, TracedMethod,
 };
 use std::{
     collections::{HashMap, HashSet, VecDeque},
