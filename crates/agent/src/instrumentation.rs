@@ -88,6 +88,15 @@ impl Instrumentation {
             return;
         }
         let number = self.give(Job::Module(module));
+        self.wait(number);
+    }
+
+    /// Waits a moment until all is done that was given so far.
+    pub fn wait_done(&self) {
+        self.wait(self.given.load(SeqCst));
+    }
+
+    fn wait(&self, number: u64) {
         let deadline = clock::monotonic() + LOAD_LIMIT;
         while self.done.load(Acquire) < number && clock::monotonic() < deadline {
             clock::sleep_until(clock::monotonic() + 50_000);
@@ -124,8 +133,12 @@ impl Instrumentation {
         self.wake.notify_all();
         let worker = lock(&self.worker).take();
         let Some(worker) = worker else { return };
+        // A runtime that ends may not answer any more what the thread has asked.
+        if process_ends {
+            return;
+        }
         worker.join();
-        if let Some(manager) = manager().filter(|_| !process_ends) {
+        if let Some(manager) = manager() {
             let changes = manager.revert(|_| true);
             lock(&self.changes).extend(changes);
         }
@@ -162,7 +175,9 @@ fn work(agent: &Agent, manager: &Manager, job: Job) -> Vec<Change> {
     match job {
         Job::Apply { rules, dry } => {
             changes = manager.revert(|_| true);
-            let modules = agent.runtime.info().modules().into_iter().flatten();
+            // A process that has not begun has none.
+            let began = !agent.config.launched || agent.go.load(SeqCst);
+            let modules = began.then(|| agent.runtime.info().modules()).into_iter().flatten().flatten();
             for module in modules.filter_map(|module| module.ok()?.non_null()) {
                 if agent.phase() == crate::agent::Phase::Stopping {
                     break;

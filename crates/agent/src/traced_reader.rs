@@ -109,6 +109,11 @@ impl Reader {
         }
     }
 
+    /// Whether all rules have come to their ends.
+    pub fn is_over(&self, rules: &RuleSet) -> bool {
+        !rules.rules().is_empty() && self.expired.len() == rules.rules().len()
+    }
+
     /// Rules that have come to their ends since the last time.
     pub fn expired(&mut self, rules: &RuleSet) -> Vec<usize> {
         let seconds = clock::monotonic().saturating_sub(self.since) / 1_000_000_000;

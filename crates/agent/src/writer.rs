@@ -91,6 +91,8 @@ struct Writer<'a> {
     traced: traced_reader::Reader,
     /// The rules as far as their limits are known.
     rules: Option<Arc<rules::RuleSet>>,
+    /// Whether it was told that all of them have come to their ends.
+    ended: bool,
     /// Ids on the wire of methods that rules take.
     instrumented: HashMap<(ModuleId, MethodDef), u32>,
 }
@@ -116,6 +118,7 @@ impl<'a> Writer<'a> {
             allocated: allocated::Reader::default(),
             traced: traced_reader::Reader::new(),
             rules: None,
+            ended: false,
             instrumented: HashMap::new(),
         }
     }
@@ -174,7 +177,11 @@ impl<'a> Writer<'a> {
             let Incoming::Messages(messages) = incoming else { return Err(Gone) };
             for message in messages {
                 match message {
-                    Control::Go => self.agent.go(),
+                    Control::Go => {
+                        // Before the first module is loaded: what comes later is seen to as it comes.
+                        self.agent.instrumentation.wait_done();
+                        self.agent.go();
+                    }
                     Control::Resolve { mut executed, mut guessed } => {
                         executed.truncate(Control::MAX_RESOLVE);
                         guessed.truncate(Control::MAX_RESOLVE);
@@ -216,8 +223,8 @@ impl<'a> Writer<'a> {
         }))
     }
 
-    /// The runtime answers from now on.
-    fn begin(&mut self) -> Result<(), Gone> {
+    /// Tells of the threads that there are.
+    fn list_threads(&mut self) -> Result<(), Gone> {
         let agent = self.agent;
         let listed = agent.live.insert_listed(|| match agent.runtime.threads() {
             Ok(threads) => threads,
@@ -236,9 +243,13 @@ impl<'a> Writer<'a> {
                 }
             }
         }
-        for record in started {
-            self.put(record)?;
-        }
+        started.into_iter().try_for_each(|record| self.put(record))
+    }
+
+    /// The runtime answers from now on.
+    fn begin(&mut self) -> Result<(), Gone> {
+        let agent = self.agent;
+        self.list_threads()?;
         let by_signals = matches!(agent.config.cpu, CpuEngine::Signals | CpuEngine::Compare);
         if by_signals && agent.config.profiler("cpu").is_some() {
             self.start_signals()?;
@@ -576,10 +587,16 @@ impl<'a> Writer<'a> {
             if !self.rules.as_ref().is_some_and(|known| Arc::ptr_eq(known, &rules)) {
                 self.traced.limits_begin();
                 self.rules = Some(Arc::clone(&rules));
+                self.ended = false;
             }
             let expired = self.traced.expired(&rules);
             if !expired.is_empty() {
                 self.agent.instrumentation.expire(expired);
+            }
+            if !self.ended && self.traced.is_over(&rules) && instrumentation::manager().is_some_and(|manager| manager.installed() == 0) {
+                self.ended = true;
+                self.define_instrumented()?;
+                records.push(Record::RulesEnded);
             }
         }
         self.put_all(&mut records)

@@ -195,3 +195,67 @@ fn calls_are_traced_from_the_start() {
         }
     }
 }
+
+#[test]
+fn a_limit_of_calls_ends_it() {
+    for runtime in sample_runtimes() {
+        let mut process = start(runtime, &[]);
+        process.send_line("spin").unwrap();
+        let pid = process.pid().to_string();
+        let report = run(["trace", &pid, "traced!*.Traced.Plain", "--calls", "1000", "--json"]).expect(0).json();
+        let (calls, ..) = by_name(&report)["Clrscope.Samples.Traced.Plain"];
+        assert!(calls >= 1000 && report["reverted"] == true, "{runtime}: {report:#}");
+        process.send_line("still").unwrap();
+        assert_eq!(process.truth(LIMIT)["wrong"], 0, "{runtime}");
+    }
+}
+
+#[test]
+fn methods_go_back_when_clrscope_is_killed_and_other_commands_are_served() {
+    for runtime in sample_runtimes() {
+        let mut process = start(runtime, &[]);
+        process.send_line("spin").unwrap();
+        let pid = process.pid().to_string();
+        let mut killed = Tracing::start(&process, &[ALL]);
+        killed.child.kill().unwrap();
+        killed.child.wait().unwrap();
+        // Those that are still rewritten would be refused as taken.
+        let report = run(["trace", &pid, ALL, "--dry-run", "--json"]).expect(0).json();
+        assert!(refusals(&report).values().all(|why| !why.contains("another rule")), "{runtime}: {report:#}");
+        assert!(report["not_called"].as_array().unwrap().len() > 50, "{runtime}: {report:#}");
+
+        let folder = common::scratch();
+        let output = common::file(&folder, "after.clrscope");
+        let path = output.to_str().unwrap();
+        run(["record", &pid, "-p", "cpu,exceptions,gc", "--duration", "2s", "-o", path, "-q"]).expect(0);
+        let recorded = common::Report::of(&output);
+        assert!(recorded.series("cpu")["samples"].as_u64().unwrap() > 20, "{runtime}");
+        // What needs callbacks of collections is for those who attach, and says so.
+        run(["heap", &pid]).expect_error(4, &["methods were traced", "restart"]);
+        let tracing = Tracing::start(&process, &["traced!*.Traced.Plain"]);
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(by_name(&tracing.end())["Clrscope.Samples.Traced.Plain"].0 > 0, "{runtime}");
+        process.send_line("still").unwrap();
+        assert_eq!(process.truth(LIMIT)["wrong"], 0, "{runtime}");
+        process.send_line("exit").unwrap();
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
+    }
+}
+
+/// Applications that are trimmed, and made of one file: what they do not use is not there.
+#[test]
+fn a_real_application_is_traced_and_unharmed() {
+    for runtime in [Runtime::Azmcp9, Runtime::V10] {
+        let mut process = TargetProcess::azmcp(runtime);
+        let before = process.feed(3).unwrap();
+        let tracing = Tracing::start(&process, &["System.Text.Json!System.Text.Json.**", "azmcp!**"]);
+        let during = process.feed(20).unwrap();
+        let report = tracing.end();
+        assert_eq!(report["reverted"], true, "{runtime}: {report:#}");
+        assert!(report["methods"].as_array().unwrap().len() > 20, "{runtime}: {report:#}");
+        let failed: Vec<_> = refusals(&report).into_iter().filter(|(_, why)| why.contains("compile")).collect();
+        assert!(failed.is_empty(), "{runtime}: {failed:?}");
+        let after = process.feed(3).unwrap();
+        assert!(before == during && during == after, "{runtime}: {before}, {during}, {after}");
+    }
+}

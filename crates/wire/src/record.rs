@@ -144,6 +144,8 @@ pub enum Record {
     Applied,
     /// Calls of instrumented methods since the last such record.
     Traced(Traced),
+    /// All rules have come to their ends, and original bodies are back.
+    RulesEnded,
 }
 
 /// What has become of a method that a rule takes.

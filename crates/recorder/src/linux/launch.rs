@@ -218,7 +218,8 @@ impl Supervisor {
         };
         let command_line = link.hello.command_line.clone();
         let start = Start {
-            port: port_of(pid),
+            // .NET Core 3.1 serves its port only once it has started, and it has not.
+            port: (link.hello.runtime[0] >= 5).then(|| port_of(pid)).flatten(),
             name: process_name(&command_line, pid),
             command_line: command_line.join(" "),
             entry: if link.hello.notify_only { Entry::LaunchedBeside } else { Entry::Launched },

@@ -212,6 +212,8 @@ pub(super) struct Pump {
     instrumented: u64,
     /// Which of the rules were sent.
     sent_rules: u64,
+    /// Whether nothing is instrumented any more, as the rules wanted it.
+    rules_ended: bool,
 }
 
 impl Pump {
@@ -256,6 +258,7 @@ impl Pump {
             applied: None,
             instrumented: 0,
             sent_rules: 0,
+            rules_ended: false,
         }
     }
 
@@ -294,7 +297,7 @@ impl Pump {
             if self.sources.stop.is_stopped() || self.sources.duration.is_some_and(is_over) {
                 break;
             }
-            if self.sources.dry && self.applied.is_some() {
+            if self.rules_ended || self.sources.dry && self.applied.is_some() {
                 break;
             }
             self.step();
@@ -606,6 +609,7 @@ impl Pump {
                 self.stage(&format!("tracing {methods} method{}", if methods == 1 { "" } else { "s" }));
             }
             Record::Traced(calls) => self.traced(calls),
+            Record::RulesEnded => self.rules_ended = true,
             Record::AllocatedObjects(allocated) => self.allocated(allocated),
             Record::RuntimeWork(work) => self.runtime_work(work),
             Record::SampleRing(layout) => {
