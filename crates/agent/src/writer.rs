@@ -593,7 +593,10 @@ impl<'a> Writer<'a> {
             if !expired.is_empty() {
                 self.agent.instrumentation.expire(expired);
             }
-            if !self.ended && self.traced.is_over(&rules) && instrumentation::manager().is_some_and(|manager| manager.installed() == 0) {
+            if !self.ended
+                && self.traced.is_over(&rules)
+                && instrumentation::manager().is_some_and(|manager| manager.installed() == 0)
+            {
                 self.ended = true;
                 self.define_instrumented()?;
                 records.push(Record::RulesEnded);

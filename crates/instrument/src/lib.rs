@@ -1,6 +1,6 @@
 //! Live instrumentation: methods of a running process get code that counts or times their calls, and lose it again.
 //!
-//! [`find`] says which methods of a module [rules](rules::RuleSet) take, [`rewrite()`] makes the new body of one and proves its
+//! [`find()`] says which methods of a module [rules](rules::RuleSet) take, [`rewrite()`] makes the new body of one and proves its
 //! structure, and a [`Manager`] has the runtime use it and use the original again. What the new code calls are [`Probes`]: plain
 //! functions of the library that the profiler lives in, called without any reference to another assembly.
 //!
