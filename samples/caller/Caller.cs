@@ -4,7 +4,8 @@
 //   --fib N       which Fibonacci number is computed by calling (default 20)
 //   --threads N   threads that call at once (default 4)
 //   --stress N    instead: that many threads that recurse and throw, each for --rounds rounds
-//   --bench KIND  instead: `fib` (calls that do nothing else), `work` (calls that do a little) or `pinvoke`, as fast as possible
+//   --bench KIND  instead: `fib` (calls that do nothing else), `work` (calls that do a little), `nop` (of a method that
+//                 does nothing) or `pinvoke`, as fast as possible
 //   --calls N     how many calls that are (default 20000000)
 //   --mix N       how often `work` mixes a number (default 16: a call of about 10 ns)
 //   --wait        wait for the end of standard input before leaving
@@ -490,6 +491,12 @@ namespace Clrscope.Samples
                         done += FibCalls(25);
                     }
                     break;
+                case "nop":
+                    for (; done < calls; done++)
+                    {
+                        Nop();
+                    }
+                    break;
                 case "pinvoke":
                     for (; done < calls; done++)
                     {
@@ -505,6 +512,9 @@ namespace Clrscope.Samples
             }
             return done;
         }
+
+        [MethodImpl(MethodImplOptions.NoInlining)]
+        static void Nop() { }
 
         /// Calls one method that works a little.
         [MethodImpl(MethodImplOptions.NoInlining)]

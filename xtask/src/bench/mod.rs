@@ -16,6 +16,7 @@ mod observe;
 mod slowdown;
 mod split;
 mod table;
+mod tracing;
 mod work;
 
 use crate::setup;
@@ -72,7 +73,7 @@ pub enum Suite {
     Noise,
     /// Looks at heaps and locks, check-ups, and exact counts of objects
     Illness,
-    /// How fast method bodies are checked, read and written
+    /// How fast method bodies are checked, read and written, and what traced methods cost
     Il,
     /// Ten minutes each of what is most likely to kill a process that is profiled
     Endurance,
@@ -112,8 +113,8 @@ pub fn run(options: &Options) -> Result<()> {
     ensure!(options.pairs > 0 && options.window >= 50, "at least one round and windows of at least 50 ms are needed");
     ensure!(options.minutes > 0.0, "the endurance runs need some time");
     setup::run()?;
-    // Neither of these two runs the program.
-    if !matches!(options.suite, Suite::Noise | Suite::Il) && !options.no_build {
+    // That one does not run the program.
+    if options.suite != Suite::Noise && !options.no_build {
         tool::run(cargo().args(["build", "--release"]), BUILD_LIMIT)?;
     }
     let jobs = jobs(options);
@@ -218,7 +219,13 @@ fn jobs(options: &Options) -> Vec<Job<'_>> {
             }
             add(illness::LARGE, None, Box::new(illness::large));
         }
-        Suite::Il => add(il::NAME, Some(Runtime::V9), Box::new(move || il::run(Runtime::V9))),
+        Suite::Il => {
+            add(il::NAME, Some(Runtime::V9), Box::new(|| il::run(Runtime::V9)));
+            for runtime in [Runtime::V3_1, Runtime::V9] {
+                add(tracing::CALL, Some(runtime), Box::new(move || tracing::call(runtime)));
+                add(tracing::REWRITE, Some(runtime), Box::new(move || tracing::rewrite(runtime)));
+            }
+        }
         Suite::Endurance => {
             for ((name, work), runtime) in each(endurance::KINDS, &endurance::RUNTIMES) {
                 add(name, Some(runtime), Box::new(move || endurance::run(name, work, runtime, options)));
@@ -261,7 +268,7 @@ mod tests {
         assert_eq!(wanted("html"), 1);
         assert_eq!(wanted("nothing of this kind"), 0);
         assert_eq!(jobs(&Options::of(Suite::Illness)).len(), 6 * 3 + 1 + 2 + 3 * 2 + 1);
-        assert_eq!(jobs(&Options::of(Suite::Il)).len(), 1);
+        assert_eq!(jobs(&Options::of(Suite::Il)).len(), 1 + 2 * 2);
     }
 
     #[test]
