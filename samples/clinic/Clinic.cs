@@ -7,7 +7,7 @@
 // The service answers requests over HTTP, twenty each second, from a client thread of its own: that is what a healthy
 // process does here. Each illness is one class below, with the method that is to blame in it.
 //
-// At the end, what is true: {"sample":"clinic","requests":N,"illnesses":{"<name>":{"culprit":"<part of a name>", …}}}.
+// At the end, what is true: {"sample":"clinic","requests":N,"asked":N,"ask_p50_ns":T,"illnesses":{"<name>":{"culprit":"<part of a name>", …}}}.
 // It is printed before `ready` too, on a line that begins with `truth `: a sick process may never come to its end.
 using System;
 using System.Collections.Generic;
@@ -466,7 +466,7 @@ namespace Clinic
             Console.WriteLine("truth {" + truth + "}");
             Console.WriteLine("ready");
             Thread.Sleep(TimeSpan.FromSeconds(double.Parse(Text(args, "--seconds", "60"), CultureInfo.InvariantCulture)));
-            Console.WriteLine("{\"sample\":\"clinic\",\"requests\":" + service.Served + ",\"illnesses\":{" + truth + "}}");
+            Console.WriteLine("{\"sample\":\"clinic\",\"requests\":" + service.Served + "," + service.Asked() + ",\"illnesses\":{" + truth + "}}");
             return 0;
         }
 
@@ -482,6 +482,7 @@ namespace Clinic
     {
         // HttpListener would want OpenSSL of a certain age.
         readonly TcpListener listener = new TcpListener(IPAddress.Loopback, 0);
+        readonly List<long> times = new List<long>();
         int served;
 
         public int Served => Volatile.Read(ref served);
@@ -531,16 +532,39 @@ namespace Clinic
             var buffer = new byte[4096];
             while (true)
             {
-                using (var client = new TcpClient())
+                long begun = Stopwatch.GetTimestamp();
+                AskOnce(port, request, buffer);
+                long took = Stopwatch.GetTimestamp() - begun;
+                lock (times)
                 {
-                    client.Connect(IPAddress.Loopback, port);
-                    NetworkStream stream = client.GetStream();
-                    stream.Write(request, 0, request.Length);
-                    while (stream.Read(buffer, 0, buffer.Length) > 0)
-                    {
-                    }
+                    times.Add(took);
                 }
                 Thread.Sleep(50);
+            }
+        }
+
+        [MethodImpl(MethodImplOptions.NoInlining)]
+        static void AskOnce(int port, byte[] request, byte[] buffer)
+        {
+            using (var client = new TcpClient())
+            {
+                client.Connect(IPAddress.Loopback, port);
+                NetworkStream stream = client.GetStream();
+                stream.Write(request, 0, request.Length);
+                while (stream.Read(buffer, 0, buffer.Length) > 0)
+                {
+                }
+            }
+        }
+
+        /// How many requests the client has made, and how long the middle one of them took, in nanoseconds.
+        public string Asked()
+        {
+            lock (times)
+            {
+                long[] sorted = times.OrderBy(time => time).ToArray();
+                long middle = sorted.Length == 0 ? 0 : sorted[sorted.Length / 2];
+                return "\"asked\":" + sorted.Length + ",\"ask_p50_ns\":" + (long)(middle * 1e9 / Stopwatch.Frequency);
             }
         }
     }

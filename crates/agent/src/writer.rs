@@ -65,6 +65,9 @@ pub fn run(agent: &Arc<Agent>) {
         return;
     }
     if !agent.is_hooked() && agent.may_leave() {
+        if let Some(manager) = instrumentation::manager() {
+            manager.forget();
+        }
         agent.detach();
     } else {
         door::idle(agent);

@@ -259,3 +259,26 @@ fn a_real_application_is_traced_and_unharmed() {
         assert!(before == during && during == after, "{runtime}: {before}, {during}, {after}");
     }
 }
+
+#[test]
+fn a_service_is_traced_as_its_load_generator_says() {
+    for runtime in sample_runtimes() {
+        let folder = common::scratch();
+        let output = common::file(&folder, "clinic.clrscope");
+        let path = output.to_str().unwrap();
+        let launch = Sample::named("clinic").launch(runtime, &["--seconds", "6"]);
+        let prefix = ["launch", "-q", "-p", "gc", "--trace", "clinic!Clinic.Service.AskOnce", "-o", path, "--"];
+        let mut process = launch.under([&[common::binary()][..], &prefix].concat()).start();
+        let truth = process.truth(LIMIT);
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
+        let report = run(["report", path, "--format", "json"]).expect(0).json();
+        let methods = report["traced"]["methods"].as_array().unwrap();
+        assert_eq!(methods.len(), 1, "{runtime}: {methods:?}");
+        let number = |value: &Value| value.as_f64().unwrap();
+        // It goes on asking while the process ends, up to twenty times a second.
+        let (calls, asked) = (number(&methods[0]["calls"]), number(&truth["asked"]));
+        assert!(calls >= asked && calls - asked <= 6.0, "{runtime}: {calls} of {asked}");
+        let (median, known) = (number(&methods[0]["p50_ns"]), number(&truth["ask_p50_ns"]));
+        assert!((median / known - 1.0).abs() <= 0.1, "{runtime}: {median} is not {known}: {methods:?}");
+    }
+}

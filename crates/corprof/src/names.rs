@@ -418,6 +418,12 @@ impl NameResolver {
         self.modules.retain(|id, _| *id != module);
     }
 
+    /// Forgets everything, and gives back what it holds of the runtime.
+    pub fn forget_all(&self) {
+        self.classes.retain(|_, _| false);
+        self.modules.retain(|_, _| false);
+    }
+
     fn resolve(&self, function: FunctionId, frame: Option<FrameInfo<'_>>) -> Result<MethodName> {
         match self.info.function_info2(function, frame) {
             Ok(info) if !info.token.is_nil() => self.with_metadata(&info),

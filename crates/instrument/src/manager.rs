@@ -107,6 +107,11 @@ impl Manager {
         }
     }
 
+    /// Gives back what it holds of the runtime, for an agent that leaves.
+    pub fn forget(&self) {
+        self.names.forget_all();
+    }
+
     /// Names of methods.
     #[must_use]
     pub const fn names(&self) -> &NameResolver {

@@ -9,7 +9,7 @@ const PARTS: u64 = 16;
 pub struct Traced {
     methods: BTreeMap<FunctionId, TracedMethod>,
     slots: BTreeMap<u32, FunctionId>,
-    /// When the first method was instrumented, and when calls were read for the last time.
+    /// When the first method was instrumented, and when calls were read or a body was put back for the last time.
     times: Option<(Nanos, Nanos)>,
     /// Calls of methods that nobody has named: none, in a session that is whole.
     pub unnamed: u64,
@@ -50,8 +50,10 @@ pub struct CallStats {
 impl Traced {
     /// What has become of a method.
     pub(crate) fn add_method(&mut self, method: &InstrumentedMethod) {
-        if let InstrumentState::Requested = method.state {
-            self.times.get_or_insert((method.time, method.time));
+        match (&method.state, &mut self.times) {
+            (InstrumentState::Requested, None) => self.times = Some((method.time, method.time)),
+            (InstrumentState::Original, Some((_, last))) => *last = method.time.max(*last),
+            _ => {}
         }
         if let Some(slot) = method.slot {
             self.slots.insert(slot, method.function);
@@ -98,7 +100,7 @@ impl Traced {
         self.methods.values_mut().for_each(|method| method.calls = CallStats::default());
     }
 
-    /// From when the first method was instrumented to when calls were read for the last time.
+    /// From when the first method was instrumented to when the last was put back, as far as that is known.
     pub fn time(&self) -> Duration {
         self.times.map_or(Duration::ZERO, |(first, last)| Duration::from_nanos(last - first))
     }

@@ -35,7 +35,8 @@ pub fn call(runtime: Runtime) -> Result<Vec<Row>> {
     let (plain, counted, timed) = (Distribution::of(plain), Distribution::of(counted), Distribution::of(timed));
     let row = |what: &str, with: &Distribution, most| {
         let more = with.median() - plain.median();
-        let told = format!("{more:.1} ns: {} with it, {} without", with.with_quartiles("ns"), plain.with_quartiles("ns"));
+        let told =
+            format!("{more:.1} ns: {} with it, {} without", with.with_quartiles("ns"), plain.with_quartiles("ns"));
         Row::new(format!("{CALL} of a method that does nothing, {what}"), runtime, more, told, Goal::only(most, "ns"))
     };
     Ok(vec![row("counted", &counted, 10.0), row("with latency histogram and call tree", &timed, 60.0)])
