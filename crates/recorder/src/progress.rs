@@ -30,7 +30,8 @@ impl StopHandle {
 pub struct RuleHandle(Arc<Mutex<(u64, RuleSet)>>);
 
 impl RuleHandle {
-    pub(crate) fn new(rules: Option<RuleSet>) -> Self {
+    /// For these rules at first.
+    pub fn new(rules: Option<RuleSet>) -> Self {
         Self(Arc::new(Mutex::new(rules.map_or_else(Default::default, |rules| (1, rules)))))
     }
 
@@ -42,7 +43,7 @@ impl RuleHandle {
     }
 
     /// Rules that came after those of this number, and their number.
-    pub(crate) fn newer_than(&self, number: u64) -> Option<(u64, RuleSet)> {
+    pub fn newer_than(&self, number: u64) -> Option<(u64, RuleSet)> {
         let current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         (current.0 > number).then(|| current.clone())
     }
