@@ -4,7 +4,7 @@ use crate::{
     console,
     exit::{Code, failure},
 };
-use rules::{Action, Limits, MethodPattern, Rule, RuleSet, Severity};
+use rules::{Action, Limits, MethodPattern, Problem, Rule, RuleSet, Severity};
 use std::{fs, path::PathBuf};
 
 /// Which methods, and what is done with them.
@@ -59,7 +59,14 @@ impl TraceArgs {
         let rules = RuleSet::new(rules, exclude);
         for finding in rules.validate() {
             match finding.problem.severity() {
-                Severity::Error => return Err(wrong(finding.to_string())),
+                Severity::Error => {
+                    let rule = finding.rule.as_ref().map_or_else(String::new, |rule| format!("rule `{rule}`: "));
+                    let help = match finding.problem {
+                        Problem::Everything => " (--everything on the command line)",
+                        _ => "",
+                    };
+                    return Err(wrong(format!("{rule}{}{help}", finding.problem)));
+                }
                 Severity::Warning => console::say(&finding.to_string()),
             }
         }
