@@ -2,7 +2,7 @@
 
 use super::clock;
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use wire::{Control, Nanos, frame};
 
@@ -123,20 +123,7 @@ impl Connection {
 
     /// Only our own user, or root, may be told what runs here.
     fn check_peer(&self) -> Result<(), ConnectError> {
-        let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: 0 };
-        let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-        // SAFETY: `peer` has room for `length` bytes.
-        let result = unsafe {
-            let value = (&raw mut peer).cast();
-            libc::getsockopt(self.socket(), libc::SOL_SOCKET, libc::SO_PEERCRED, value, &mut length)
-        };
-        if result != 0 {
-            return Err(io::Error::last_os_error().into());
-        }
-        // SAFETY: a system call without arguments.
-        let own = unsafe { libc::geteuid() };
-        // Root of another user namespace is shown as the overflow user, and refused with all others.
-        if peer.uid == own || peer.uid == 0 { Ok(()) } else { Err(ConnectError::Foreign(peer.uid)) }
+        foreign_user(self.outgoing.shared.socket.as_fd())?.map_or(Ok(()), |uid| Err(ConnectError::Foreign(uid)))
     }
 
     /// Sets how long a frame may take to be written.
@@ -331,6 +318,27 @@ impl Wake {
         use std::os::fd::AsFd;
         self.event.as_fd()
     }
+}
+
+/// The user at the other end of a socket, if it is neither our own nor root.
+///
+/// # Errors
+/// The kernel does not tell.
+pub fn foreign_user(socket: BorrowedFd<'_>) -> io::Result<Option<u32>> {
+    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: 0 };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: `peer` has room for `length` bytes.
+    let result = unsafe {
+        let value = (&raw mut peer).cast();
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, value, &mut length)
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a system call without arguments.
+    let own = unsafe { libc::geteuid() };
+    // Root of another user namespace is shown as the overflow user, and foreign as all others.
+    Ok((peer.uid != own && peer.uid != 0).then_some(peer.uid))
 }
 
 #[cfg(test)]

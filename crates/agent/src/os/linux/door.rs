@@ -4,8 +4,9 @@
 //! namespace of the process. Only the same user, and root, are let in.
 
 use crate::os::clock;
+use crate::os::connection::foreign_user;
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::Duration;
@@ -44,7 +45,7 @@ impl Door {
             match self.listener.accept() {
                 Ok((stream, _)) => {
                     let limits = stream.set_read_timeout(Some(LIMIT)).and(stream.set_write_timeout(Some(LIMIT)));
-                    if limits.is_ok() && may_enter(&stream) {
+                    if limits.is_ok() && matches!(foreign_user(stream.as_fd()), Ok(None)) {
                         return Some(Caller { stream });
                     }
                 }
@@ -85,17 +86,4 @@ impl Caller {
     pub fn answer(&mut self, answer: wire::DoorAnswer) -> io::Result<()> {
         self.stream.write_all(&[answer as u8])
     }
-}
-
-fn may_enter(stream: &UnixStream) -> bool {
-    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: 0 };
-    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: `peer` has room for `length` bytes.
-    let result = unsafe {
-        let value = (&raw mut peer).cast();
-        libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, value, &mut length)
-    };
-    // SAFETY: a system call without arguments.
-    let own = unsafe { libc::geteuid() };
-    result == 0 && (peer.uid == own || peer.uid == 0)
 }
