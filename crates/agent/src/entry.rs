@@ -24,7 +24,7 @@ use corprof::control::FunctionControl;
 use corprof::ids::{ClassId, FunctionId, ModuleId, ObjectId, RawObjectId, ReJitId, ThreadId};
 use corprof::metadata::token::MethodDef;
 use corprof::{CallbackCx, EventMask, HResult, PanicReport, Profiler, ProfilerCallback, ProfilerInfo, Utf16};
-use profilers::trace::Rewriting;
+use profilers::trace::{Rewriting, tells_il};
 use profilers::{Function, Object};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -428,6 +428,11 @@ impl ProfilerCallback for Entry {
     ) {
         if let Some(manager) = instrumentation::manager() {
             manager.compiled(function, rejit, status);
+            // The original body, compiled again, has the number 0.
+            if let Some(agent) = self.running().filter(|agent| rejit.0 != 0 && tells_il(&agent.config)) {
+                let failed = status.err().map(|hresult| hresult.to_string());
+                agent.instrumentation.recompiled(manager, function, failed);
+            }
         }
     }
 

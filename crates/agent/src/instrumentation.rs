@@ -5,8 +5,11 @@ use crate::os::clock;
 use crate::os::threads::OwnThread;
 use crate::runtime::Runtime;
 use crate::traced;
+use corprof::ids::FunctionId;
 use corprof::ids::ModuleId;
-use instrument::{Change, Manager, State};
+use corprof::metadata::token::MethodDef;
+use instrument::{Change, Manager, Rewritten, State};
+use profilers::trace::tells_il;
 use rules::RuleSet;
 use std::collections::VecDeque;
 use std::sync::atomic::{
@@ -15,12 +18,18 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
-use wire::Nanos;
+use wire::{Il, Nanos};
 
 /// How long the load of a module waits at most for its methods to be rewritten, before any of them is called.
 const LOAD_LIMIT: Nanos = 250_000_000;
 /// How often it is looked for bodies that could not be compiled.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// Most bytes of bodies that wait to be written; what is rewritten meanwhile waits, too,
+const MOST_UNTOLD: usize = 4 << 20;
+/// but no longer than this for each body.
+const ROOM_LIMIT: Nanos = 1_000_000_000;
+/// What is held for an event beside the bodies themselves, about.
+const EVENT_SIZE: usize = 128;
 
 /// Knows what is rewritten. There is one for the life of the process, as rewritten methods may outlive a session that was cut.
 static MANAGER: OnceLock<Manager> = OnceLock::new();
@@ -45,6 +54,37 @@ enum Job {
     Expire(Vec<usize>),
 }
 
+/// Something that happened to a method, for those who want to see it.
+#[derive(Debug)]
+pub struct Told {
+    /// When.
+    pub time: Nanos,
+    /// Module of the method.
+    pub module: ModuleId,
+    /// The method.
+    pub method: MethodDef,
+    /// What.
+    pub what: What,
+}
+
+/// What happened to a method.
+#[derive(Debug)]
+pub enum What {
+    /// It has a new body: name of the rule, slot, the bodies before and after or why they are left out.
+    Rewritten(Arc<str>, u32, Result<(Il, Il), String>),
+    /// The new body was compiled, or why it could not be.
+    Recompiled(Option<String>),
+}
+
+/// What waits to be written.
+#[derive(Debug, Default)]
+struct Untold {
+    events: VecDeque<Told>,
+    bytes: usize,
+    /// Compilations for which there was no room.
+    lost: u64,
+}
+
 /// What a session has rewritten.
 #[derive(Debug, Default)]
 pub struct Instrumentation {
@@ -56,6 +96,7 @@ pub struct Instrumentation {
     /// Rules for modules that come.
     rules: Mutex<Option<Arc<RuleSet>>>,
     changes: Mutex<Vec<Change>>,
+    untold: Mutex<Untold>,
     /// Whether the rules have been applied to all modules that there were.
     applied: AtomicBool,
     worker: Mutex<Option<OwnThread>>,
@@ -115,6 +156,43 @@ impl Instrumentation {
     /// What has become of methods since the last time.
     pub fn take_changes(&self) -> Vec<Change> {
         std::mem::take(&mut *lock(&self.changes))
+    }
+
+    /// What happened to methods since the last time, where it is to be told. To be asked after [`Self::take_changes`].
+    pub fn take_told(&self) -> VecDeque<Told> {
+        let mut untold = lock(&self.untold);
+        untold.bytes = 0;
+        std::mem::take(&mut untold.events)
+    }
+
+    /// Compilations that could not be told.
+    pub fn lost(&self) -> u64 {
+        lock(&self.untold).lost
+    }
+
+    /// Bytes of what waits to be written, about.
+    pub fn memory(&self) -> usize {
+        lock(&self.untold).bytes
+    }
+
+    /// Keeps an event, if there is room or it is a small one that must not be lost.
+    fn tell(&self, event: Told, bytes: usize, must: bool) -> Result<(), Told> {
+        let mut untold = lock(&self.untold);
+        if !must && untold.bytes > 0 && untold.bytes + bytes > MOST_UNTOLD {
+            return Err(event);
+        }
+        untold.bytes += bytes;
+        untold.events.push_back(event);
+        Ok(())
+    }
+
+    /// The runtime has compiled a new body, or could not. Called in a callback: waits for nobody.
+    pub fn recompiled(&self, manager: &Manager, function: FunctionId, failed: Option<String>) {
+        let Some((module, method)) = manager.method_of(function) else { return };
+        let event = Told { time: clock::monotonic(), module, method, what: What::Recompiled(failed) };
+        if self.tell(event, EVENT_SIZE, false).is_err() {
+            lock(&self.untold).lost += 1;
+        }
     }
 
     /// Whether the rules have been applied since the last time that it was asked.
@@ -201,8 +279,11 @@ fn work(agent: &Agent, manager: &Manager, job: Job) -> Vec<Change> {
 }
 
 fn one(agent: &Agent, manager: &Manager, module: ModuleId, rules: &RuleSet, dry: bool) -> Vec<Change> {
+    let see = |rewritten: Rewritten<'_>| tell_rewritten(agent, &rewritten);
+    let see = tells_il(&agent.config).then_some(&see as &dyn Fn(Rewritten<'_>));
     // A module that goes waits until we are through with it.
-    let changes = agent.runtime.unloads().hold(module, || manager.apply(&[module], rules, dry)).unwrap_or_default();
+    let apply = || manager.apply(&[module], rules, dry, see);
+    let changes = agent.runtime.unloads().hold(module, apply).unwrap_or_default();
     for change in changes.iter().filter(|change| change.state == State::Requested) {
         let one_in = rules.rules().get(change.method.rule).map_or(1, |rule| rule.limits.one_in);
         if let Some(slot) = change.method.slot {
@@ -210,6 +291,44 @@ fn one(agent: &Agent, manager: &Manager, module: ModuleId, rules: &RuleSet, dry:
         }
     }
     changes
+}
+
+/// Keeps the bodies of a method for the writer, and waits a while if that has not come to the ones before.
+fn tell_rewritten(agent: &Agent, rewritten: &Rewritten<'_>) {
+    let instrumentation = &agent.instrumentation;
+    let il = |body: &instrument::Body<'_>| {
+        let text = (body.bytes.len() <= Il::MOST_BYTES).then(|| body.text(Il::MOST_TEXT)).flatten()?;
+        Some(Il { bytes: body.bytes.to_vec(), text })
+    };
+    let bodies = il(&rewritten.before).zip(il(&rewritten.after));
+    let bodies = bodies.ok_or_else(|| {
+        let (bytes, text) = (Il::MOST_BYTES >> 10, Il::MOST_TEXT >> 10);
+        format!("a body is larger than {bytes} KiB, or its text than {text} KiB")
+    });
+    let size = |il: &Il| il.bytes.len() + il.text.len();
+    let bytes = EVENT_SIZE + bodies.as_ref().map_or(0, |(before, after)| size(before) + size(after));
+    let event = |bodies| Told {
+        time: clock::monotonic(),
+        module: rewritten.method.module,
+        method: rewritten.body_of,
+        what: What::Rewritten(
+            Arc::clone(&rewritten.method.rule_name),
+            rewritten.method.slot.unwrap_or_default(),
+            bodies,
+        ),
+    };
+    let deadline = clock::monotonic() + ROOM_LIMIT;
+    let mut next = event(bodies);
+    while let Err(refused) = instrumentation.tell(next, bytes, false) {
+        agent.wake.wake();
+        if agent.phase() == crate::agent::Phase::Stopping || clock::monotonic() > deadline {
+            let left_out = event(Err("too many bodies at a time".to_owned()));
+            let _ = instrumentation.tell(left_out, EVENT_SIZE, true);
+            return;
+        }
+        next = refused;
+        clock::sleep_until(clock::monotonic() + 1_000_000);
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -6,7 +6,7 @@ use crate::calls;
 use crate::counters::Counters;
 use crate::door;
 use crate::exception_events::{self, Storm};
-use crate::instrumentation;
+use crate::instrumentation::{self, Told, What};
 use crate::os::connection::{Connection, Incoming};
 use crate::os::signals::SignalEngine;
 use crate::os::threads::OwnThread;
@@ -24,7 +24,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use wire::frame::FrameBuilder;
-use wire::{Bye, ByeReason, Control, CpuEngine, Hello, InstrumentState, Instrumented, LogLevel, Nanos, Record, Status};
+use wire::{
+    Bye, ByeReason, Control, CpuEngine, Hello, InstrumentState, Instrumented, LogLevel, Nanos, Record, Rewritten,
+    Status,
+};
 
 /// How long to try to connect, nanoseconds.
 const CONNECT_LIMIT: Nanos = 2_000_000_000;
@@ -544,22 +547,22 @@ impl<'a> Writer<'a> {
         let agent = self.agent;
         // Asked first: what was applied has told its changes before.
         let applied = agent.instrumentation.take_applied();
+        let changes = agent.instrumentation.take_changes();
         let mut records = Vec::new();
-        for change in agent.instrumentation.take_changes() {
-            let method = change.method;
-            let key = (method.module, method.method);
-            let id = match self.instrumented.get(&key) {
-                Some(known) => *known,
-                None => {
-                    let made = |resolver: &mut Resolver, records: &mut Vec<Record>| {
-                        resolver.method_def(&agent.runtime, method.module, method.method, records)
-                    };
-                    let there = || made(&mut self.resolver, &mut records);
-                    let Some(id) = agent.runtime.unloads().hold(method.module, there) else { continue };
-                    self.instrumented.insert(key, id);
-                    id
+        // Asked after the changes: the new body of each of them has been told by then.
+        for Told { time, module, method, what } in agent.instrumentation.take_told() {
+            let Some(method) = self.instrumented_id(module, method, &mut records) else { continue };
+            records.push(match what {
+                What::Rewritten(rule, slot, bodies) => {
+                    Record::Rewritten(Rewritten { time, method, rule: rule.as_ref().to_owned(), slot, bodies })
                 }
-            };
+                What::Recompiled(failed) => Record::Recompiled { time, method, failed },
+            });
+            self.put_all(&mut records)?;
+        }
+        for change in changes {
+            let method = change.method;
+            let Some(id) = self.instrumented_id(method.module, method.method, &mut records) else { continue };
             if let Some(slot) = method.slot.filter(|_| change.state == State::Requested) {
                 self.traced.begin(slot, method.rule);
                 self.calls.name_slot(slot, id);
@@ -579,6 +582,18 @@ impl<'a> Writer<'a> {
             self.put_all(&mut records)?;
         }
         if applied { self.put(Record::Applied) } else { Ok(()) }
+    }
+
+    /// The id of a method that is instrumented; `None` if its module is gone.
+    fn instrumented_id(&mut self, module: ModuleId, method: MethodDef, records: &mut Vec<Record>) -> Option<u32> {
+        if let Some(known) = self.instrumented.get(&(module, method)) {
+            return Some(*known);
+        }
+        let runtime = &self.agent.runtime;
+        let there = || self.resolver.method_def(runtime, module, method, records);
+        let id = runtime.unloads().hold(module, there)?;
+        self.instrumented.insert((module, method), id);
+        Some(id)
     }
 
     /// Writes what was called of instrumented methods since the last time.
@@ -615,6 +630,7 @@ impl<'a> Writer<'a> {
         dropped.extend(self.dropped.iter().map(|(reason, count)| ((*reason).to_owned(), *count)));
         dropped.extend(self.calls.dropped().map(|(reason, count)| (reason.to_owned(), count)));
         dropped.extend(self.allocated.dropped().map(|(reason, count)| (reason.to_owned(), count)));
+        dropped.push(("compilations of new bodies, log full".to_owned(), agent.instrumentation.lost()));
         let (reason, count) = self.traced.dropped();
         dropped.push((reason.to_owned(), count));
         let mut counters = agent.counters.list();
@@ -625,7 +641,8 @@ impl<'a> Writer<'a> {
             + agent.survivors.memory()
             + self.calls.memory()
             + self.allocated.memory()
-            + self.traced.memory();
+            + self.traced.memory()
+            + agent.instrumentation.memory();
         agent.with_signals(|engine| {
             let (full, off_stack) = engine.dropped();
             dropped.push(("samples, ring full".to_owned(), full));

@@ -17,6 +17,11 @@ pub trait Names {
 
     /// The characters of a literal in the `#US` heap.
     fn literal(&self, token: Token) -> Option<Vec<u16>>;
+
+    /// What stands for a number of eight bytes that differs from run to run, such as the address of a function.
+    fn number(&self, _: i64) -> Option<String> {
+        None
+    }
 }
 
 /// Knows nothing.
@@ -169,7 +174,10 @@ fn write_instruction(out: &mut impl Write, instruction: &Instruction<'_>, names:
         Operand::Int8(value) => write!(out, "{value}")?,
         Operand::Uint8(value) => write!(out, "{value}")?,
         Operand::Int32(value) => write!(out, "{value}")?,
-        Operand::Int64(value) => write!(out, "{value}")?,
+        Operand::Int64(value) => match names.number(value) {
+            Some(name) => out.write_str(&name)?,
+            None => write!(out, "{value}")?,
+        },
         Operand::Float32(bits) => match plain_decimal(format!("{:?}", f32::from_bits(bits))) {
             Some(text) => out.write_str(&text)?,
             None => write!(out, "float32({bits:#010x})")?,
@@ -345,6 +353,32 @@ pub fn types_text(types: &[TypeSig], names: &impl Names) -> String {
     let mut out = String::new();
     write_list(&mut out, types, names, 0);
     out
+}
+
+/// A type with those around it, the outermost first.
+#[must_use]
+pub fn nested(parts: &[String]) -> String {
+    let parts: Vec<String> = parts.iter().map(|part| quoted(part)).collect();
+    parts.join("/")
+}
+
+/// A name as ILAsm reads it: in quotes if it has characters that identifiers do not have.
+#[must_use]
+pub fn quoted(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '@' | '`' | '?' | '.');
+    if !name.is_empty() && name.chars().all(is_plain) && !name.starts_with(|c: char| c.is_ascii_digit()) {
+        return name.to_owned();
+    }
+    let mut text = String::from("'");
+    for c in name.chars() {
+        match c {
+            '\'' | '\\' => text.extend(['\\', c]),
+            c if c.is_control() => text.extend(c.escape_unicode()),
+            c => text.push(c),
+        }
+    }
+    text.push('\'');
+    text
 }
 
 /// A method as ILAsm refers to it: its signature around what it is called, such as `instance void Space.Type::Name(int32)`.

@@ -27,7 +27,7 @@ mod verify;
 
 pub use body::{BodyError, MethodBody};
 pub use clauses::{ClauseKind, CodeRange, ExceptionClause};
-pub use disassemble::{Names, NoNames, disassemble, method_text, type_text, types_text};
+pub use disassemble::{Names, NoNames, disassemble, method_text, nested, quoted, type_text, types_text};
 pub use editor::{
     EditError, Edited, Handler, InstructionId, Label, MethodEditor, NewInstruction, NewOperand, OffsetPair,
 };

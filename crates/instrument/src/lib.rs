@@ -11,6 +11,7 @@
 
 mod asynchronous;
 mod find;
+mod il;
 mod manager;
 mod probes;
 mod refusal;
@@ -18,6 +19,7 @@ mod rewrite;
 mod scope;
 
 pub use find::{Found, find};
+pub use il::{Body, Rewritten};
 pub use manager::{Change, Manager, Method, State};
 pub use probes::Probes;
 pub use refusal::Refusal;

@@ -1,7 +1,7 @@
 //! Which methods are instrumented, and what the runtime knows of it.
 
 use crate::asynchronous::{self, Source};
-use crate::{Found, Probes, Refusal, Scope, Template, find, rewrite};
+use crate::{Body, Found, Probes, Refusal, Rewritten, Scope, Template, find, rewrite};
 use cil::Edited;
 use corprof::abi::{COR_IL_MAP, COR_PRF_MODULE_FLAGS, COR_PRF_REJIT_FLAGS};
 use corprof::control::FunctionControl;
@@ -119,10 +119,17 @@ impl Manager {
     }
 
     /// Instruments what rules take in these modules. What they do not take stays as it is, also where it is instrumented.
-    /// With `dry` nothing is changed: new bodies are made and proved, and thrown away.
+    /// With `dry` nothing is changed: new bodies are made and proved, and thrown away. Else `see`, if there is one, is shown
+    /// each new body before the runtime is asked to use it.
     ///
     /// To be called on an own thread, never in a callback.
-    pub fn apply(&self, modules: &[ModuleId], rules: &RuleSet, dry: bool) -> Vec<Change> {
+    pub fn apply(
+        &self,
+        modules: &[ModuleId],
+        rules: &RuleSet,
+        dry: bool,
+        see: Option<&dyn Fn(Rewritten<'_>)>,
+    ) -> Vec<Change> {
         let mut changes = Vec::new();
         for &module in modules {
             // A module that is gone, or has only resources, has no methods.
@@ -141,7 +148,7 @@ impl Manager {
                 found.iter().filter(is_timed).filter_map(|found| found.machine).collect();
             let (mut asked, mut keys) = (Vec::new(), Vec::new());
             for found in found.into_iter().filter(|found| !machines.contains(&found.method)) {
-                let change = self.prepare(module, found, rules, scope.as_ref(), dry, &mut keys);
+                let change = self.prepare(module, found, rules, scope.as_ref(), dry, see, &mut keys);
                 match change.state {
                     State::Requested => asked.push(change),
                     _ => changes.push(change),
@@ -170,6 +177,7 @@ impl Manager {
         }
     }
 
+    #[expect(clippy::too_many_arguments, reason = "one call, of what `apply` has at hand")]
     fn prepare(
         &self,
         module: ModuleId,
@@ -177,6 +185,7 @@ impl Manager {
         rules: &RuleSet,
         scope: Result<&Scope, &Refusal>,
         dry: bool,
+        see: Option<&dyn Fn(Rewritten<'_>)>,
         asked: &mut Vec<Key>,
     ) -> Change {
         let template = template(rules, found.rule);
@@ -188,6 +197,13 @@ impl Manager {
         };
         if dry {
             return Change { method, state: State::Possible };
+        }
+        if let (Some(see), Ok(scope)) = (see, scope) {
+            for ((_, body_of), (after, _)) in &bodies {
+                let Ok(before) = self.info.il_function_body(module, *body_of) else { continue };
+                let body = |bytes| Body { bytes, scope, probes: &self.probes };
+                see(Rewritten { method: &method, body_of: *body_of, before: body(before), after: body(after) });
+            }
         }
         let mut known = self.known();
         for (key, prepared) in bodies {
@@ -357,9 +373,15 @@ impl Manager {
         if rejit.0 == 0 {
             return;
         }
-        if let Ok(of) = self.info.function_info(function) {
-            self.fails((of.module, of.token), Refusal::Compile(hresult));
+        if let Some(of) = self.method_of(function) {
+            self.fails(of, Refusal::Compile(hresult));
         }
+    }
+
+    /// Module and token of a function; `None` if it is gone, or has none.
+    #[must_use]
+    pub fn method_of(&self, function: FunctionId) -> Option<(ModuleId, MethodDef)> {
+        self.info.function_info(function).ok().map(|of| (of.module, of.token))
     }
 
     /// The callback `ReJITError`.

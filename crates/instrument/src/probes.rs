@@ -38,6 +38,21 @@ impl Probes {
     pub(crate) const ENTER: &[u8] = &[0x00, 1, 0x0a, 0x08];
     pub(crate) const LEAVE: &[u8] = &[0x00, 3, 0x01, 0x08, 0x0a, 0x08];
     pub(crate) const COMPLETED: &[u8] = &[0x00, 3, 0x01, 0x08, 0x08, 0x08];
+
+    /// The name of the function that stands at an address.
+    pub(crate) fn name_of(&self, address: usize) -> Option<&'static str> {
+        let all = [
+            (self.count, "count"),
+            (self.enter, "enter"),
+            (self.leave, "leave"),
+            (self.begin_async, "begin_async"),
+            (self.resume_async, "resume_async"),
+            (self.end_async, "end_async"),
+            (self.pending, "pending"),
+            (self.completed, "completed"),
+        ];
+        all.into_iter().find(|(known, _)| *known == address).map(|(_, name)| name)
+    }
 }
 
 /// Calls the function at an address; the arguments are on the stack.

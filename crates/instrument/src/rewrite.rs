@@ -4,8 +4,8 @@ use crate::asynchronous::Source;
 use crate::probes::{self, Probes};
 use crate::{Refusal, Scope};
 use cil::{
-    EditError, Edited, Handler, MethodBody, MethodEditor, MethodShape, MethodSig, NewInstruction, Opcode, Primitive,
-    TypeSig, Verifier,
+    EditError, Edited, Handler, MethodBody, MethodEditor, MethodShape, MethodSig, NewInstruction, Opcode, Operand,
+    Primitive, TypeSig, Verifier,
 };
 use corprof::metadata::token::Signature;
 
@@ -74,8 +74,9 @@ pub(crate) fn begin(editor: &mut MethodEditor, code: impl IntoIterator<Item = Ne
     }
 }
 
+/// Never in one of the short forms: so new bodies of the same method differ in nothing but the number itself.
 pub(crate) fn slot_of(slot: u32) -> NewInstruction {
-    NewInstruction::ldc_i4(slot.cast_signed())
+    NewInstruction::plain(Opcode::LdcI4, Operand::Int32(slot.cast_signed()))
 }
 
 fn count(scope: &Scope, editor: &mut MethodEditor, slot: u32, probes: &Probes) -> Result<(), Refusal> {

@@ -1,10 +1,10 @@
 //! A method: what it is called, its body, and the text of both.
 
-use crate::names::{Naming, quoted};
+use crate::names::Naming;
 use crate::{Assembly, BodyProblem, Row, column, table};
 use cil::{
     MethodBody, MethodShape, MethodSig, Token, TokenKind, Tokens, Verifier, count_locals, decode_locals, disassemble,
-    type_text,
+    method_text, quoted, type_text,
 };
 use std::fmt::{self, Write};
 
@@ -82,6 +82,20 @@ impl<'b, 'a> Method<'b, 'a> {
             Some(owner) => format!("{owner}::{}", self.name()),
             None => self.name(),
         }
+    }
+
+    /// As code refers to it: `instance void Space.Type/Inner::Name(int32)`, with the number of its type parameters, if it has
+    /// some, behind its name; `None` if its signature cannot be read.
+    #[must_use]
+    pub fn reference(&self) -> Option<String> {
+        let names = Naming::of(self.assembly);
+        let of = Row { table: table::METHOD_DEF, row: self.row };
+        let mut called = names.member(of, &self.name());
+        match names.generic_parameters(of).len() {
+            0 => {}
+            count => called.push_str(&format!("`{count}")),
+        }
+        Some(method_text(&names.method_sig(self.signature()?)?, &called, &names))
     }
 
     /// Whether a pattern with `*` and `?` means it: its name alone, its full name with `::` or with a dot, or its token.

@@ -1,7 +1,10 @@
 //! What tokens stand for, in the syntax of ILAsm. Source: ECMA-335 II.5 to II.7 and II.15.
 
 use crate::{Assembly, Metadata, Row, column, table};
-use cil::{MethodSig, Names, Token, TypeSig, decode_field, decode_method_spec, method_text, type_text, types_text};
+use cil::{
+    MethodSig, Names, Token, TypeSig, decode_field, decode_method_spec, method_text, nested, quoted, type_text,
+    types_text,
+};
 use std::cell::Cell;
 
 /// How deep constructed types may refer to each other. Nothing keeps bad metadata from doing so in a circle.
@@ -163,28 +166,4 @@ impl Names for Naming<'_, '_> {
     fn literal(&self, token: Token) -> Option<Vec<u16>> {
         self.metadata().literal(token)
     }
-}
-
-/// A type with those around it.
-fn nested(parts: &[String]) -> String {
-    let parts: Vec<String> = parts.iter().map(|part| quoted(part)).collect();
-    parts.join("/")
-}
-
-/// A name as ILAsm reads it: in quotes if it has characters that identifiers do not have.
-pub(crate) fn quoted(name: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '@' | '`' | '?' | '.');
-    if !name.is_empty() && name.chars().all(is_plain) && !name.starts_with(|c: char| c.is_ascii_digit()) {
-        return name.to_owned();
-    }
-    let mut text = String::from("'");
-    for c in name.chars() {
-        match c {
-            '\'' | '\\' => text.extend(['\\', c]),
-            c if c.is_control() => text.extend(c.escape_unicode()),
-            c => text.push(c),
-        }
-    }
-    text.push('\'');
-    text
 }

@@ -7,7 +7,7 @@ use session::{
 
 use crate::{
     Allocations, Counter, Exceptions, Jit, Loads, Locks, Pool, Profile, Series, SeriesKind, Tables, Threads, Traced,
-    Unload, series::Row,
+    TracedEvent, Unload, series::Row,
 };
 
 /// What to keep of a recording.
@@ -132,6 +132,21 @@ impl ProfileBuilder {
             SessionRecord::Instrumented(method) => {
                 see(method.time);
                 profile.traced.add_method(method);
+                if self.options.keep_samples && inside(method.time) {
+                    profile.traced.events.push(TracedEvent::State(method.clone()));
+                }
+            }
+            SessionRecord::Rewritten(method) => {
+                see(method.time);
+                if self.options.keep_samples && inside(method.time) {
+                    profile.traced.events.push(TracedEvent::Rewritten(method.clone()));
+                }
+            }
+            SessionRecord::Recompiled(method) => {
+                see(method.time);
+                if self.options.keep_samples && inside(method.time) {
+                    profile.traced.events.push(TracedEvent::Recompiled(method.clone()));
+                }
             }
             SessionRecord::Traced(calls) => {
                 see(calls.time);

@@ -1,4 +1,4 @@
-use session::{FunctionId, InstrumentState, InstrumentedMethod, Nanos, TracedCalls};
+use session::{FunctionId, InstrumentState, InstrumentedMethod, Nanos, RecompiledMethod, RewrittenMethod, TracedCalls};
 use std::{collections::BTreeMap, time::Duration};
 
 /// Buckets within each doubling, as [`session::TracedMethod::buckets`] says.
@@ -13,6 +13,19 @@ pub struct Traced {
     times: Option<(Nanos, Nanos)>,
     /// Calls of methods that nobody has named: none, in a session that is whole.
     pub unnamed: u64,
+    /// All that happened to methods, in the order in which it was told. Only where single samples are kept.
+    pub events: Vec<TracedEvent>,
+}
+
+/// Something that happened to a method that a rule takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TracedEvent {
+    /// What has become of it.
+    State(InstrumentedMethod),
+    /// It has a new body.
+    Rewritten(RewrittenMethod),
+    /// The new body was compiled.
+    Recompiled(RecompiledMethod),
 }
 
 /// A method that a rule takes.
@@ -97,6 +110,7 @@ impl Traced {
     /// Forgets calls and keeps methods.
     pub(crate) fn forget_calls(&mut self) {
         self.unnamed = 0;
+        self.events.clear();
         self.methods.values_mut().for_each(|method| method.calls = CallStats::default());
     }
 

@@ -1,7 +1,7 @@
 //! `trace`: calls of chosen methods, by code that is put into them while they run.
 
 use crate::{Collector, ParamKind, ParamSpec, ProfilerSpec, Settings, ValueSpec};
-use wire::SessionConfig;
+use wire::{ProfilerConfig, SessionConfig};
 
 /// What it is.
 pub const SPEC: ProfilerSpec = ProfilerSpec {
@@ -13,12 +13,20 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
         this: the agent stays in the process, idle, until the process ends. Only as the one main profiler. Started by clrscope trace, which \
         says which methods.",
     values: &[ValueSpec { kind: "calls", unit: "count" }, ValueSpec { kind: "time", unit: "nanoseconds" }],
-    params: &[ParamSpec {
-        name: "dry",
-        help: "Only say what could be traced; nothing is changed and nothing stays",
-        default: "no",
-        kind: ParamKind::Choice(&["no", "yes"]),
-    }],
+    params: &[
+        ParamSpec {
+            name: "dry",
+            help: "Only say what could be traced; nothing is changed and nothing stays",
+            default: "no",
+            kind: ParamKind::Choice(&["no", "yes"]),
+        },
+        ParamSpec {
+            name: "il",
+            help: "Keep the code of each method before and after, and tell when new code is compiled: for event logs",
+            default: "no",
+            kind: ParamKind::Choice(&["no", "yes"]),
+        },
+    ],
     // ENABLE_REJIT; JIT_COMPILATION, to hear of bodies that cannot be compiled; MODULE_LOADS, THREADS.
     events: (0x4_0000 | 0x20 | 0x4 | 0x200, 0),
     event_pipe: &[],
@@ -42,10 +50,19 @@ impl Rewriting {
     pub fn of(config: &SessionConfig) -> Self {
         match config.profiler(SPEC.id) {
             None => Self::Off,
-            Some(given) if given.params.iter().any(|(name, value)| name == "dry" && value == "yes") => Self::Dry,
+            Some(given) if says_yes(given, "dry") => Self::Dry,
             Some(_) => Self::On,
         }
     }
+}
+
+/// Whether a session wants to see the code before and after.
+pub fn tells_il(config: &SessionConfig) -> bool {
+    config.profiler(SPEC.id).is_some_and(|given| says_yes(given, "il"))
+}
+
+fn says_yes(given: &ProfilerConfig, param: &str) -> bool {
+    given.params.iter().any(|(name, value)| name == param && value == "yes")
 }
 
 /// Nothing of it is a collector: the agent sees to it by itself.

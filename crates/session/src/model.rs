@@ -178,6 +178,10 @@ pub enum SessionRecord {
     Instrumented(InstrumentedMethod),
     /// Calls of instrumented methods.
     Traced(TracedCalls),
+    /// The IL of a method before and after it was rewritten.
+    Rewritten(RewrittenMethod),
+    /// The runtime has compiled a new body.
+    Recompiled(RecompiledMethod),
 }
 
 /// What survived one collection, and what held the young ones among it.
@@ -688,6 +692,44 @@ pub enum InstrumentState {
     Original,
     /// It is left alone, and why.
     Refused(String),
+}
+
+/// A new body for a method: one for each that a rule takes, and one more for the state machine of an asynchronous one. Only
+/// where IL was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RewrittenMethod {
+    /// When it was made.
+    pub time: Nanos,
+    /// The method whose body it is.
+    pub function: FunctionId,
+    /// Name of the rule.
+    pub rule: String,
+    /// As in [`InstrumentedMethod::slot`]: the number that the new body tells probes.
+    pub slot: u32,
+    /// The original body and the new one, or why they are left out.
+    pub bodies: Result<(IlBody, IlBody), String>,
+}
+
+/// The body of a method.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IlBody {
+    /// Header, code and clauses, as the runtime takes them.
+    #[serde(with = "serde_bytes")]
+    pub bytes: Vec<u8>,
+    /// The same in the syntax of ILAsm, with names in place of tokens and of the addresses of probes.
+    pub text: String,
+}
+
+/// The runtime has compiled a new body of a method, which it does when the method is called, and perhaps again for a later tier.
+/// Only where IL was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecompiledMethod {
+    /// When.
+    pub time: Nanos,
+    /// The method.
+    pub function: FunctionId,
+    /// Why it could not be compiled.
+    pub failed: Option<String>,
 }
 
 /// Calls of instrumented methods since the record before.

@@ -194,6 +194,8 @@ impl Validator {
                 })
             }
             SessionRecord::Instrumented(method) => self.function(method.function),
+            SessionRecord::Rewritten(method) => self.function(method.function),
+            SessionRecord::Recompiled(method) => self.function(method.function),
             SessionRecord::PoolEvent(_)
             | SessionRecord::Traced(_)
             | SessionRecord::AllocationWindow(_)

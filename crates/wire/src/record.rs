@@ -146,6 +146,50 @@ pub enum Record {
     Traced(Traced),
     /// All rules have come to their ends, and original bodies are back.
     RulesEnded,
+    /// The IL of a method before and after it was rewritten. Only where the parameter `il` of `trace` asks for it, and before
+    /// the [`Record::Instrumented`] that says so.
+    Rewritten(Rewritten),
+    /// The runtime has compiled a new body. Only where the parameter `il` of `trace` asks for it.
+    Recompiled {
+        /// When.
+        time: Nanos,
+        /// The method.
+        method: u32,
+        /// Why it could not.
+        failed: Option<String>,
+    },
+}
+
+/// A new body for a method: for each that a rule takes one, and one more for the state machine of an asynchronous one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rewritten {
+    /// When it was made.
+    pub time: Nanos,
+    /// The method whose body it is.
+    pub method: u32,
+    /// Name of the rule.
+    pub rule: String,
+    /// As in [`Instrumented::slot`].
+    pub slot: u32,
+    /// The original body and the new one, or why they are left out.
+    pub bodies: Result<(Il, Il), String>,
+}
+
+/// The body of a method.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Il {
+    /// Header, code and clauses, as the runtime takes them.
+    #[serde(with = "crate::bytes")]
+    pub bytes: Vec<u8>,
+    /// The same in the syntax of ILAsm, with names in place of tokens and of the addresses of probes.
+    pub text: String,
+}
+
+impl Il {
+    /// Most bytes of a body that is told.
+    pub const MOST_BYTES: usize = 64 << 10;
+    /// Most bytes of its text. Two bodies fit into a frame.
+    pub const MOST_TEXT: usize = 256 << 10;
 }
 
 /// What has become of a method that a rule takes.

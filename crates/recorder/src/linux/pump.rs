@@ -21,10 +21,10 @@ use nettrace::{
 };
 use rustix::time::{ClockId, clock_gettime};
 use session::{
-    CounterDef, CounterId, CounterKind, EndReason, ExceptionSample, HeapEnd, InstrumentState, InstrumentedMethod,
-    LiveSink, ObserverStatus, PoolChange, PoolEvent, PrecompiledCount, SampleBatch, SessionEnd, SessionError,
-    SessionInfo, SessionRecord, SessionWriter, Sink, StackId, Tee, ThreadId, ThreadLook, ThreadSeen, ThreadState,
-    TracedCalls, TracedMethod,
+    CounterDef, CounterId, CounterKind, EndReason, ExceptionSample, HeapEnd, IlBody, InstrumentState,
+    InstrumentedMethod, LiveSink, ObserverStatus, PoolChange, PoolEvent, PrecompiledCount, RecompiledMethod,
+    RewrittenMethod, SampleBatch, SessionEnd, SessionError, SessionInfo, SessionRecord, SessionWriter, Sink, StackId,
+    Tee, ThreadId, ThreadLook, ThreadSeen, ThreadState, TracedCalls, TracedMethod,
 };
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -602,6 +602,13 @@ impl Pump {
             }
             Record::Calls(calls) => self.calls(&calls),
             Record::Instrumented(method) => self.instrumented(method),
+            Record::Rewritten(method) => self.rewritten(method),
+            Record::Recompiled { time, method, failed } => {
+                if let Some(function) = self.frames.function_of(method) {
+                    self.write_definitions();
+                    self.write(&SessionRecord::Recompiled(RecompiledMethod { time, function, failed }));
+                }
+            }
             Record::Applied => {
                 self.applied.get_or_insert_with(Instant::now);
                 self.progress().rules_applied += 1;
@@ -783,6 +790,15 @@ impl Pump {
         self.write_definitions();
         let (slot, rule) = (method.slot, method.rule);
         self.write(&SessionRecord::Instrumented(InstrumentedMethod { time: now(), function, rule, slot, state }));
+    }
+
+    fn rewritten(&mut self, method: wire::Rewritten) {
+        let Some(function) = self.frames.function_of(method.method) else { return };
+        self.write_definitions();
+        let il = |il: wire::Il| IlBody { bytes: il.bytes, text: il.text };
+        let bodies = method.bodies.map(|(before, after)| (il(before), il(after)));
+        let (time, rule, slot) = (method.time, method.rule, method.slot);
+        self.write(&SessionRecord::Rewritten(RewrittenMethod { time, function, rule, slot, bodies }));
     }
 
     fn traced(&mut self, calls: wire::Traced) {
