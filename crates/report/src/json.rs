@@ -659,7 +659,7 @@ fn jit(profile: &Profile) -> Value {
     })
 }
 
-fn tier_id(tier: session::JitTier) -> &'static str {
+pub(crate) fn tier_id(tier: session::JitTier) -> &'static str {
     match tier {
         session::JitTier::Unknown => "unknown",
         session::JitTier::MinOpt => "min-opt",

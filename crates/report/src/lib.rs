@@ -1,4 +1,4 @@
-//! Profile to text, JSON, Markdown, HTML, collapsed stacks, pprof, speedscope and Firefox Profiler.
+//! Profile to text, JSON, Markdown, HTML, collapsed stacks, pprof, speedscope, Firefox Profiler and event logs.
 //!
 //! One file per exporter, and [`EXPORTERS`] is the one registry of them: a new format is a new file with a constant and its
 //! word in the list.
@@ -25,7 +25,7 @@ macro_rules! exporters {
     };
 }
 
-exporters! { text, json, markdown, html, collapsed, pprof, speedscope, firefox }
+exporters! { text, json, markdown, html, collapsed, pprof, speedscope, firefox, events }
 
 /// A format that a profile can be written in.
 #[derive(Clone, Copy, Debug)]
