@@ -50,6 +50,8 @@ codes! {
     Deadlock = 9, "deadlocks: threads block each other for good";
     /// Code that the runtime would not take.
     BadIl = 10, "il --verify: the code of a method is not well formed";
+    /// Two that should be the same are not.
+    Differs = 11, "validate: the two differ";
     /// `launch` itself failed.
     LaunchFailed = 125, "launch: clrscope failed, or found nothing to profile in a command that ended well";
     /// The command of `launch` cannot be executed.

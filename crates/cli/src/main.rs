@@ -17,9 +17,12 @@ mod recording;
 mod tasks;
 mod top;
 mod traced;
+mod validated;
 
 use clap::{Parser, Subcommand};
-use commands::{checkup, completions, deadlocks, il, launch, leaks, man, profilers, ps, record, report, trace};
+use commands::{
+    checkup, completions, deadlocks, il, launch, leaks, man, profilers, ps, record, report, trace, validate,
+};
 use exit::Code;
 use std::process::ExitCode;
 
@@ -57,6 +60,7 @@ Examples:
   clrscope deadlocks MyApp
   clrscope trace MyApp 'MyApp.Orders.**' --for 10s
   clrscope il MyApp.dll --method Main
+  clrscope validate before.clrscope after.clrscope
 ";
 
 #[derive(Subcommand, Debug)]
@@ -74,6 +78,7 @@ enum Command {
     Deadlocks(deadlocks::Args),
     Trace(trace::Args),
     Il(il::Args),
+    Validate(validate::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -94,6 +99,7 @@ impl Command {
             Self::Deadlocks(args) => deadlocks::run(args),
             Self::Trace(args) => trace::run(args),
             Self::Il(args) => il::run(args),
+            Self::Validate(args) => validate::run(args),
             Self::Completions(args) => completions::run(args),
             Self::Man(args) => man::run(args),
         }

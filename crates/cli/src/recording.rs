@@ -15,6 +15,7 @@ use serde::Serialize;
 use session::EndReason;
 use std::{
     fmt::Write as _,
+    fs::File,
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -154,6 +155,19 @@ impl RecordingArgs {
             agent: self.agent.file(),
         }
     }
+}
+
+/// Writes the event log of a session.
+///
+/// # Errors
+/// When the session cannot be read, or the log not be written.
+pub fn write_event_log(session: &Path, log: &Path) -> anyhow::Result<()> {
+    let exporter = report::exporter("events").context("event logs are a format of reports")?;
+    let shown = || format!("cannot write the event log {}", log.display());
+    let input = File::open(session).with_context(|| session.display().to_string())?;
+    let mut output = File::create(log).with_context(shown)?;
+    exporter.convert(input, &report::Options::default(), &mut output).with_context(shown)?;
+    Ok(())
 }
 
 /// A name for a session file: of the process, when, and what tells it from others of the same second.

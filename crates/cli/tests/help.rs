@@ -3,7 +3,7 @@ mod common;
 
 use common::run;
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 16] = [
     "ps",
     "profilers",
     "record",
@@ -17,6 +17,7 @@ const COMMANDS: [&str; 15] = [
     "deadlocks",
     "trace",
     "il",
+    "validate",
     "completions",
     "man",
 ];

@@ -347,7 +347,7 @@ impl MethodShown {
 }
 
 /// The text of a method; literals may hold what could steer a terminal.
-fn disassembly(method: &Method<'_, '_>) -> String {
+pub fn disassembly(method: &Method<'_, '_>) -> String {
     let mut text = String::new();
     // A string never fails.
     let _ = method.disassemble(&mut text);
@@ -377,7 +377,8 @@ impl Source {
     }
 }
 
-fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+/// Reads a file that may be an assembly.
+pub fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     let size = fs::metadata(path)?.len();
     if size > LARGEST {
         return Err(failure(Code::File, format!("{size} bytes are too many for an assembly")));

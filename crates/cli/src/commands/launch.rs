@@ -38,6 +38,10 @@ pub struct Args {
     /// Count and time the calls of these methods from the start, as `clrscope trace` does; may be given several times
     #[arg(long, value_name = "PATTERN")]
     trace: Vec<String>,
+    /// Event log to write of what the profilers saw, one JSON object a line, for `clrscope validate`; with --trace also the code of
+    /// each method before and after. A process id is added for further processes
+    #[arg(long, value_name = "FILE")]
+    event_log: Option<PathBuf>,
     #[command(flatten, next_help_heading = "For --trace")]
     traced: TraceArgs,
     /// End the recording after this time; the command goes on: 10s, 1m30s, 500ms
@@ -62,7 +66,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let mut options = args.recording.options(args.duration, Some(output), false);
     if !args.trace.is_empty() || args.traced.has_file() {
         options.instrument = Some(args.traced.rules(&args.trace)?);
-        options.profilers.extend(Selection::parse(profilers::trace::SPEC.id));
+        options.profilers.push(Selection::parse(if args.event_log.is_some() { "trace:il=yes" } else { "trace" })?);
     }
     run_command(&args.command, options, |summary| finish(args, summary))
 }
@@ -120,6 +124,12 @@ fn record(
 }
 
 fn finish(args: &Args, summary: &Summary) -> anyhow::Result<()> {
+    for (index, session) in summary.sessions.iter().enumerate() {
+        if let (Some(log), Some(path)) = (&args.event_log, &session.path) {
+            let further = || log.with_extension(format!("{}.jsonl", session.pid));
+            recording::write_event_log(path, &if index == 0 { log.clone() } else { further() })?;
+        }
+    }
     match (args.json, args.quiet) {
         (true, _) => console::say(&serde_json::to_string(&recording::summary_json(summary))?),
         (false, false) => console::say(recording::summary_text(summary).trim_end()),

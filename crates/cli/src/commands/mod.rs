@@ -15,3 +15,4 @@ pub mod report;
 pub mod tasks;
 pub mod top;
 pub mod trace;
+pub mod validate;

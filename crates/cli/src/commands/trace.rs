@@ -22,6 +22,9 @@ use std::{
 const STAYS: &str = "note: .NET never lets go of a profiler that can rewrite methods: the agent stays in the process until that ends, \
     idle once this command is over";
 
+/// What is recorded for an event log.
+const LOGGED: &str = "trace:il=yes,jit,loads";
+
 /// Count and time the calls of chosen methods of a running process
 ///
 /// Puts code into the methods that the patterns take, while the process runs, and takes it out again at the end: when the
@@ -50,6 +53,10 @@ pub struct Args {
     /// Session file to keep, for `clrscope report` [default: none is kept]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Event log to write: compilations, loads, and the code of each method before and after, one JSON object a line, for
+    /// `clrscope validate`
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
+    event_log: Option<PathBuf>,
     /// Rows of each list
     #[arg(long, value_name = "NUMBER", default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     top: u32,
@@ -68,7 +75,11 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     }
     let file = SessionFile::new(args.output.as_deref(), format!("trace.{}", session::EXTENSION))?;
     let options = RecordOptions {
-        profilers: Selection::parse_list(if args.dry_run { "trace:dry=yes" } else { "trace" })?,
+        profilers: Selection::parse_list(match (args.dry_run, &args.event_log) {
+            (true, _) => "trace:dry=yes",
+            (false, None) => "trace",
+            (false, Some(_)) => LOGGED,
+        })?,
         rate_hz: 100,
         engine: EngineChoice::Auto,
         duration: args.time,
@@ -87,6 +98,9 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         said |= begins;
         begins.then(|| progress.stage.clone())
     })?;
+    if let Some(log) = &args.event_log {
+        recording::write_event_log(file.path(), log)?;
+    }
     show(args, file.path(), &summary)?;
     match recording::cut_off(&summary, args.time.is_some()) {
         Some(message) => Err(failure(Code::Ended, message)),

@@ -1,0 +1,198 @@
+//! Event logs, as `clrscope report -f events` writes them: lines of JSON, or the sessions that they are made from.
+
+use crate::{
+    console,
+    exit::{Code, failure},
+};
+use anyhow::Context as _;
+use serde_json::Value;
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Read as _},
+    path::Path,
+};
+
+/// A kind of event.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// Its word in `event`, and on the command line.
+    pub id: &'static str,
+    /// What must be the same in two events of the same name, beside the code of methods.
+    pub fields: &'static [&'static str],
+    /// Whether the same program under the same rules gives the same events each time.
+    pub is_certain: bool,
+}
+
+/// All kinds of event logs.
+pub const KINDS: [Kind; 10] = [
+    Kind { id: "rewrite", fields: &["rule"], is_certain: true },
+    Kind { id: "refusal", fields: &["rule", "reason"], is_certain: true },
+    Kind { id: "possible", fields: &["rule"], is_certain: true },
+    Kind { id: "revert", fields: &["rule"], is_certain: true },
+    Kind { id: "rejit", fields: &["failed"], is_certain: false },
+    Kind { id: "jit", fields: &["tier"], is_certain: false },
+    Kind { id: "load", fields: &["outcome"], is_certain: false },
+    Kind { id: "unload", fields: &[], is_certain: false },
+    Kind { id: "type-load", fields: &[], is_certain: false },
+    Kind { id: "exception", fields: &["thrown_at", "caught_by"], is_certain: false },
+];
+
+/// Version of the lines that is understood.
+const VERSION: u64 = 1;
+
+/// Something that happened; or, of an assembly, a method that is there.
+#[derive(Debug, PartialEq)]
+pub struct Event {
+    /// What.
+    pub kind: &'static Kind,
+    /// To what: for methods with module and parameters.
+    pub name: String,
+    /// Nanoseconds since the start of the recording.
+    pub time: Option<u64>,
+    /// What [`Kind::fields`] say, in their order; `None` for nothing.
+    pub fields: Vec<Option<String>>,
+    /// Code: what it is, and its lines.
+    pub code: Vec<(&'static str, Vec<String>)>,
+    /// The number in new code that differs from run to run.
+    pub slot: Option<u64>,
+    /// Why code is left out, if it is.
+    pub left_out: Option<String>,
+}
+
+/// Reads a session or an event log.
+///
+/// # Errors
+/// The file cannot be read, is damaged, or is neither; with the line where there are lines.
+pub fn read(path: &Path) -> anyhow::Result<Vec<Event>> {
+    let shown = path.display();
+    let open = || File::open(path).with_context(|| format!("cannot open {shown}"));
+    let mut magic = Vec::new();
+    open()?.take(session::MAGIC.len() as u64).read_to_end(&mut magic).with_context(|| shown.to_string())?;
+    if magic != session::MAGIC {
+        return parse(BufReader::new(open()?), &shown.to_string());
+    }
+    let exporter = report::exporter("events").context("event logs are a format of reports")?;
+    let mut log = Vec::new();
+    let profile =
+        exporter.convert(open()?, &report::Options::default(), &mut log).with_context(|| shown.to_string())?;
+    if let Some(damage) = &profile.damage {
+        return Err(failure(Code::BadSession, format!("{shown}: {damage}")));
+    }
+    if profile.cut_short {
+        console::say(&format!("warning: {shown} was cut short; what it has is compared"));
+    }
+    parse(&log[..], &shown.to_string())
+}
+
+/// Reads lines; `shown` is what the file is called in messages. Events of kinds that are not known are left out.
+fn parse(lines: impl BufRead, shown: &str) -> anyhow::Result<Vec<Event>> {
+    let mut events = Vec::new();
+    let mut has_head = false;
+    for (index, line) in lines.lines().enumerate() {
+        let wrong = |why: String| failure(Code::BadSession, format!("{shown}:{}: {why}", index + 1));
+        let line = line.map_err(|error| match error.kind() {
+            std::io::ErrorKind::InvalidData => wrong("this is no text".to_owned()),
+            _ => anyhow::Error::from(error).context(shown.to_owned()),
+        })?;
+        let value: Value = serde_json::from_str(&line).map_err(|error| wrong(format!("this is no JSON: {error}")))?;
+        if has_head {
+            events.extend(event(&value).map_err(wrong)?);
+            continue;
+        }
+        if value["format"] != "clrscope-events" {
+            return Err(wrong("this is no event log; `clrscope report -f events` makes one of a session".to_owned()));
+        }
+        match value["version"].as_u64() {
+            Some(1..=VERSION) => has_head = true,
+            Some(version) => {
+                return Err(wrong(format!(
+                    "version {version} is of a newer clrscope, this one knows {VERSION}; update"
+                )));
+            }
+            None => return Err(wrong("`version` is missing".to_owned())),
+        }
+    }
+    match has_head {
+        true => Ok(events),
+        false => Err(failure(Code::BadSession, format!("{shown}: the file is empty"))),
+    }
+}
+
+/// What a line says; `None` for a kind that is not known. An error says what is wrong with it.
+fn event(value: &Value) -> Result<Option<Event>, String> {
+    let text = |key: &str| value[key].as_str().map(str::to_owned);
+    let id = text("event").ok_or("`event`, a text, is missing")?;
+    let Some(kind) = KINDS.iter().find(|kind| kind.id == id) else { return Ok(None) };
+    let name = text("name").ok_or("`name`, a text, is missing")?;
+    let name = text("module").map_or(name.clone(), |module| format!("{module}!{name}"));
+    let mut code = Vec::new();
+    for part in ["before", "after"].into_iter().filter(|part| !value[part].is_null()) {
+        let lines = value[part]["il"].as_array().ok_or_else(|| format!("`{part}.il`, a list of texts, is missing"))?;
+        let lines = lines.iter().map(|line| line.as_str().map(str::to_owned));
+        let lines: Option<Vec<String>> = lines.collect();
+        code.push((part, lines.ok_or_else(|| format!("`{part}.il` has something that is no text"))?));
+    }
+    let left_out = text("left_out");
+    if kind.id == "rewrite" && code.len() != 2 && left_out.is_none() {
+        return Err("a rewrite has `before` and `after`, or says in `left_out` why not".to_owned());
+    }
+    let field = |key: &&str| match &value[*key] {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    };
+    let fields = kind.fields.iter().map(field).collect();
+    let (time, slot) = (value["time_ns"].as_u64(), value["slot"].as_u64());
+    Ok(Some(Event { kind, name, time, fields, code, slot, left_out }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "{\"format\":\"clrscope-events\",\"version\":1}\n";
+
+    fn read(lines: &str) -> Result<Vec<Event>, String> {
+        parse(lines.as_bytes(), "x.jsonl").map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn events_are_read_and_unknown_kinds_left_out() {
+        let lines = "{\"event\":\"from the future\"}\n\
+            {\"event\":\"jit\",\"time_ns\":5,\"module\":\"m\",\"name\":\"A.B()\",\"tier\":\"tier-0\"}\n\
+            {\"event\":\"rewrite\",\"name\":\"A.B()\",\"rule\":\"r\",\"slot\":3,\"before\":{\"il\":[\"ret\"]},\"after\":{\"il\":[]}}\n";
+        let events = read(&(HEAD.to_owned() + lines)).unwrap();
+        assert_eq!((events.len(), events[0].name.as_str(), events[0].time), (2, "m!A.B()", Some(5)));
+        assert_eq!(events[0].fields, [Some("tier-0".to_owned())]);
+        assert_eq!((events[1].slot, &events[1].code[0]), (Some(3), &("before", vec!["ret".to_owned()])));
+        assert_eq!(read(HEAD).unwrap(), []);
+    }
+
+    #[test]
+    fn broken_logs_are_refused_with_the_line() {
+        for (lines, expected) in [
+            ("", "x.jsonl: the file is empty"),
+            ("hello\n", "x.jsonl:1: this is no JSON: "),
+            ("{}\n", "x.jsonl:1: this is no event log"),
+            ("{\"format\":\"clrscope-events\"}\n", "x.jsonl:1: `version` is missing"),
+            ("{\"format\":\"clrscope-events\",\"version\":2}\n", "x.jsonl:1: version 2 is of a newer clrscope"),
+        ] {
+            assert!(read(lines).unwrap_err().starts_with(expected), "{lines}");
+        }
+        for (line, expected) in [
+            ("{\"event\":\"jit\",\"na", "this is no JSON: "),
+            ("", "this is no JSON: "),
+            ("7", "`event`, a text, is missing"),
+            ("{\"event\":\"jit\"}", "`name`, a text, is missing"),
+            ("{\"event\":\"rewrite\",\"name\":\"a\"}", "a rewrite has `before` and `after`"),
+            ("{\"event\":\"rewrite\",\"name\":\"a\",\"before\":{},\"after\":{}}", "`before.il`, a list"),
+            ("{\"event\":\"rewrite\",\"name\":\"a\",\"before\":{\"il\":[1]}}", "`before.il` has something"),
+        ] {
+            let good = "{\"event\":\"jit\",\"name\":\"a\"}\n";
+            let error = read(&format!("{HEAD}{good}{line}\n")).unwrap_err();
+            assert!(error.starts_with(&format!("x.jsonl:3: {expected}")), "{line}: {error}");
+        }
+        let error = parse(&[HEAD.as_bytes(), b"\xff\xfe\n"].concat()[..], "x.jsonl").unwrap_err().to_string();
+        assert_eq!(error, "x.jsonl:2: this is no text");
+    }
+}

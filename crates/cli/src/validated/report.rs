@@ -1,0 +1,174 @@
+//! What a comparison has found, for people and for programs.
+
+use super::{
+    compare::{Comparison, Counts, Difference, code_differs},
+    diff,
+    log::Event,
+};
+use crate::console::{self, printable};
+use profile::format::{count, counted, duration};
+use serde::Serialize;
+use std::{collections::BTreeMap, fmt::Write as _, path::Path};
+
+/// Version of the form of the JSON.
+const SCHEMA: u32 = 1;
+/// Most lines of one difference in text.
+const MOST_LINES: usize = 40;
+
+/// What `--json` prints.
+#[derive(Serialize)]
+pub struct Report<'e> {
+    schema: u32,
+    a: Side,
+    b: Side,
+    equal: bool,
+    fidelity: f64,
+    kinds: BTreeMap<&'static str, Numbers>,
+    differences: Vec<Shown<'e>>,
+    /// Differences that are not shown.
+    more: usize,
+}
+
+#[derive(Serialize)]
+struct Side {
+    path: String,
+    /// Events that were compared.
+    events: usize,
+}
+
+#[derive(Serialize)]
+struct Numbers {
+    equal: u64,
+    different: u64,
+    only_a: u64,
+    only_b: u64,
+    not_compared: u64,
+    fidelity: f64,
+}
+
+#[derive(Serialize)]
+struct Shown<'e> {
+    kind: &'static str,
+    name: &'e str,
+    /// `different`, `only-a` or `only-b`.
+    what: &'static str,
+    a_ns: Option<u64>,
+    b_ns: Option<u64>,
+    /// What is not the same, beside code: name, `a`, `b`.
+    fields: Vec<(&'static str, Option<&'e str>, Option<&'e str>)>,
+    code: Vec<CodeShown>,
+}
+
+#[derive(Serialize)]
+struct CodeShown {
+    part: &'static str,
+    diff: Vec<String>,
+}
+
+impl Numbers {
+    fn of(counts: &Counts) -> Self {
+        let Counts { equal, different, only_a, only_b, not_compared } = *counts;
+        Self { equal, different, only_a, only_b, not_compared, fidelity: counts.fidelity() }
+    }
+}
+
+impl<'e> Report<'e> {
+    /// The report with at most `top` differences.
+    pub fn of(
+        comparison: &Comparison<'e>,
+        (a, events_a): (&Path, usize),
+        (b, events_b): (&Path, usize),
+        top: usize,
+    ) -> Self {
+        let side = |path: &Path, events| Side { path: path.display().to_string(), events };
+        let differences = &comparison.differences;
+        Self {
+            schema: SCHEMA,
+            a: side(a, events_a),
+            b: side(b, events_b),
+            equal: differences.is_empty(),
+            fidelity: comparison.total().fidelity(),
+            kinds: comparison.kinds.iter().map(|(kind, counts)| (*kind, Numbers::of(counts))).collect(),
+            differences: differences.iter().take(top).map(Shown::of).collect(),
+            more: differences.len().saturating_sub(top),
+        }
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for (letter, side) in [("a", &self.a), ("b", &self.b)] {
+            let what = if self.kinds.contains_key(super::il::METHOD.id) { "method" } else { "event" };
+            let _ = writeln!(text, "{letter}: {}, {}", printable(&side.path), counted(side.events as u64, what));
+        }
+        let rows = self.kinds.iter().map(|(kind, numbers)| {
+            let numbers_of = [numbers.equal, numbers.different, numbers.only_a, numbers.only_b];
+            let mut row = vec![(*kind).to_owned()];
+            row.extend(numbers_of.map(count));
+            row.push(format!("{} %", numbers.fidelity));
+            row
+        });
+        let head = ["KIND", "EQUAL", "DIFFERENT", "ONLY A", "ONLY B", "FIDELITY"];
+        text.push('\n');
+        text.push_str(&console::table(&head, &rows.collect::<Vec<_>>(), None));
+        let not_compared: u64 = self.kinds.values().map(|numbers| numbers.not_compared).sum();
+        if not_compared > 0 {
+            let _ = writeln!(text, "\nNot compared, because code was left out: {}", counted(not_compared, "pair"));
+        }
+        for shown in &self.differences {
+            text.push('\n');
+            shown.write(&mut text);
+        }
+        if self.more > 0 {
+            let _ = writeln!(text, "\n… and {} (--top)", counted(self.more as u64, "more difference"));
+        }
+        let verdict = if self.equal { "equal" } else { "not equal" };
+        let _ = writeln!(text, "\nFidelity {} %: {verdict}", self.fidelity);
+        text
+    }
+}
+
+impl<'e> Shown<'e> {
+    fn of(difference: &Difference<'e>) -> Self {
+        let Difference { a, b } = *difference;
+        let time = |event: Option<&Event>| event.and_then(|event| event.time);
+        let (mut fields, mut code) = (Vec::new(), Vec::new());
+        if let (Some(a), Some(b)) = (a, b) {
+            let pairs = a.kind.fields.iter().zip(a.fields.iter().zip(&b.fields));
+            fields.extend(pairs.filter(|(_, (a, b))| a != b).map(|(name, (a, b))| (*name, a.as_deref(), b.as_deref())));
+            let diffs = code_differs(a, b);
+            code.extend(diffs.map(|(part, a, b)| CodeShown { part, diff: diff::unified(a, b) }));
+        }
+        let what = match (a, b) {
+            (Some(_), Some(_)) => "different",
+            (Some(_), None) => "only-a",
+            _ => "only-b",
+        };
+        Self { kind: difference.kind(), name: difference.name(), what, a_ns: time(a), b_ns: time(b), fields, code }
+    }
+
+    fn write(&self, text: &mut String) {
+        let what = match self.what {
+            "only-a" => "only in a",
+            "only-b" => "only in b",
+            _ => "different",
+        };
+        let times = [("a", self.a_ns), ("b", self.b_ns)].into_iter().filter_map(|(side, time)| Some((side, time?)));
+        let times: Vec<String> = times.map(|(side, time)| format!("{side} at {}", duration(time))).collect();
+        let times = if times.is_empty() { String::new() } else { format!(" ({})", times.join(", ")) };
+        let _ = writeln!(text, "{} {}: {what}{times}", self.kind, printable(self.name));
+        for (name, a, b) in &self.fields {
+            let value = |value: &Option<&str>| value.map_or_else(|| "nothing".to_owned(), printable);
+            let _ = writeln!(text, "  {name}: {} in a, {} in b", value(a), value(b));
+        }
+        for CodeShown { part, diff } in &self.code {
+            let _ = writeln!(text, "  {part}:");
+            for line in diff.iter().take(MOST_LINES) {
+                let _ = writeln!(text, "    {}", printable(line));
+            }
+            if diff.len() > MOST_LINES {
+                let _ = writeln!(text, "    … and {} (--json)", counted((diff.len() - MOST_LINES) as u64, "more line"));
+            }
+        }
+    }
+}
