@@ -84,6 +84,11 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         return Err(failure(Code::BadSession, hint));
     }
     let comparison = compare(&a, &b);
+    let total = comparison.total();
+    if total.compared() == 0 {
+        let hint = "nothing can be compared, because the code of all methods is left out; record with --event-log";
+        return Err(failure(Code::BadSession, hint));
+    }
     let report = Report::of(&comparison, (&args.a, a.len()), (&args.b, b.len()), args.top as usize);
     match args.json {
         true => console::print_json(&report)?,

@@ -34,10 +34,15 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Of 100 places how many are equal, where an event and its partner share a place. Rounded down to hundredths, so that
+    /// How many places there are: an event and its partner share one.
+    pub fn compared(&self) -> u64 {
+        self.equal + self.different + self.only_a + self.only_b
+    }
+
+    /// Of 100 places how many have equals. Rounded down to hundredths, so that
     /// 100 means all.
     pub fn fidelity(&self) -> f64 {
-        match self.equal + self.different + self.only_a + self.only_b {
+        match self.compared() {
             0 => 100.0,
             all => (10_000 * u128::from(self.equal) / u128::from(all)) as f64 / 100.0,
         }

@@ -125,6 +125,7 @@ fn event(value: &Value) -> Result<Option<Event>, String> {
     let Some(kind) = KINDS.iter().find(|kind| kind.id == id) else { return Ok(None) };
     let name = text("name").ok_or("`name`, a text, is missing")?;
     let name = text("module").map_or(name.clone(), |module| format!("{module}!{name}"));
+    let name = without_addresses(&name);
     let mut code = Vec::new();
     for part in ["before", "after"].into_iter().filter(|part| !value[part].is_null()) {
         let lines = value[part]["il"].as_array().ok_or_else(|| format!("`{part}.il`, a list of texts, is missing"))?;
@@ -146,9 +147,29 @@ fn event(value: &Value) -> Result<Option<Event>, String> {
     Ok(Some(Event { kind, name, time, fields, code, slot, left_out }))
 }
 
+/// A name with all addresses alike: the runtime writes some into those of the code that it makes itself.
+fn without_addresses(name: &str) -> String {
+    const SHORTEST: usize = 8;
+    let mut parts = name.split("0x");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.trim_start_matches(|c: char| c.is_ascii_hexdigit());
+        let is_address = part.len() - rest.len() >= SHORTEST;
+        text.push_str(if is_address { "0x…" } else { "0x" });
+        text.push_str(if is_address { rest } else { part });
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_in_names_are_alike() {
+        assert_eq!(without_addresses("S(object, pMT: 0x7fcb08aae578<A>)"), "S(object, pMT: 0x…<A>)");
+        assert_eq!(without_addresses("A0x1.B(0xff)"), "A0x1.B(0xff)");
+    }
 
     const HEAD: &str = "{\"format\":\"clrscope-events\",\"version\":1}\n";
 

@@ -122,7 +122,11 @@ impl<'e> Report<'e> {
         if self.more > 0 {
             let _ = writeln!(text, "\n… and {} (--top)", counted(self.more as u64, "more difference"));
         }
-        let verdict = if self.equal { "equal" } else { "not equal" };
+        let verdict = match (self.equal, not_compared) {
+            (false, _) => "not equal",
+            (true, 0) => "equal",
+            (true, _) => "equal, as far as it can be compared",
+        };
         let _ = writeln!(text, "\nFidelity {} %: {verdict}", self.fidelity);
         text
     }
