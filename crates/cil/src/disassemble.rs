@@ -445,6 +445,10 @@ mod tests {
                 _ => None,
             }
         }
+
+        fn number(&self, value: i64) -> Option<String> {
+            (value == 7).then(|| "&seven".to_owned())
+        }
     }
 
     fn text(code: &[u8], clauses: Vec<ExceptionClause>) -> String {
@@ -481,6 +485,12 @@ mod tests {
              IL_002f:  ret\n\
              // IL_0030: no instruction starts with 0x24\n"
         );
+    }
+
+    #[test]
+    fn numbers_with_names() {
+        let code = [0x21, 7, 0, 0, 0, 0, 0, 0, 0, 0x21, 8, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(text(&code, Vec::new()), "IL_0000:  ldc.i8     &seven\nIL_0009:  ldc.i8     8\n");
     }
 
     #[test]

@@ -158,7 +158,10 @@ fn a_launch_is_logged_from_the_start_and_sessions_are_logs() {
         };
         assert_eq!(of("load", "caller").unwrap()["outcome"], "loaded", "{runtime}");
         assert!(of("jit", "Clrscope.Samples.Caller.Fib(").unwrap()["tier"].is_string(), "{runtime}");
-        assert!(of("exception", "System.").unwrap()["thrown_at"].as_str().unwrap().contains("Caller."), "{runtime}");
+        assert!(
+            of("exception", "Clrscope.Samples.").unwrap()["thrown_at"].as_str().unwrap().contains("Caller."),
+            "{runtime}"
+        );
 
         // A session is the same log, and so is the report.
         let found = validate(&session, &log, &["--events", "all", "--json"]).expect(0).json();
