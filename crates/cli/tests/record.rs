@@ -281,7 +281,7 @@ fn all_four_profilers_at_once_leave_a_clean_process() {
         assert!(report.collections().iter().sum::<u64>() > 0, "{runtime}");
         wait_until_clean(process.tmp().unwrap());
         // Every format can be made of it.
-        for format in ["text", "markdown", "html", "collapsed", "pprof", "speedscope", "firefox"] {
+        for format in ["text", "markdown", "html", "collapsed", "pprof", "speedscope", "firefox", "events"] {
             let path = file(&folder, format);
             run(["report", output.to_str().unwrap(), "-f", format, "-o", path.to_str().unwrap()]).expect(0);
             assert!(path.metadata().unwrap().len() > 100, "{runtime}: {format}");

@@ -123,6 +123,7 @@ fn every_format_is_written_to_a_file_and_to_standard_output() {
         ("collapsed", "Contoso.Cart.Price"),
         ("speedscope", "speedscope.app/file-format-schema.json"),
         ("firefox", "\"meta\""),
+        ("events", "\"clrscope-events\""),
     ] {
         let text = report(&session, &["--format", format]).expect(0).out;
         assert!(text.contains(part), "{format}: {text:.300}");
