@@ -1,6 +1,7 @@
 // Everything that makes stacks hard to walk, all at once or chosen one by one.
 //
 //   --seconds N   how long to run after `ready` (default 10)
+//   --wait        run until the end of standard input instead
 //   --modes LIST  which kinds of work, separated by commas (default all): cpu, async, alloc, exceptions, nullref,
 //                 dynamic, recursion, churn, pinvoke, delegates, generics, osr
 //   --depth N     depth of the recursion (default 150)
@@ -117,7 +118,14 @@ namespace Clrscope.Samples
             }
             Thread.Sleep(1000);
             Console.WriteLine("ready");
-            Thread.Sleep(TimeSpan.FromSeconds(seconds));
+            if (args.Contains("--wait"))
+            {
+                Console.In.ReadToEnd();
+            }
+            else
+            {
+                Thread.Sleep(TimeSpan.FromSeconds(seconds));
+            }
             stopping = true;
             foreach (Thread worker in workers)
             {

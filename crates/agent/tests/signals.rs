@@ -196,7 +196,7 @@ fn compiled_at_run_time(pid: u32) -> Vec<std::ops::Range<u64>> {
 #[test]
 fn dynamic_methods_are_named_and_their_end_is_told() {
     for runtime in sample_runtimes().into_iter().filter(|runtime| runtime.is_supported()) {
-        let arguments = ["--seconds", "8", "--modes", "dynamic,alloc"];
+        let arguments = ["--wait", "--modes", "dynamic,alloc"];
         let mut process = Sample::named("mixed").start(runtime, &arguments);
         process.wait_for_ready();
         let mut session = config(&["cpu"], CpuEngine::Signals);
@@ -240,6 +240,7 @@ fn dynamic_methods_are_named_and_their_end_is_told() {
         assert!(dynamic.iter().all(|method| method.module.is_none()));
         assert!(freed > 0, "{runtime}");
         assert_eq!(with, codes, "{runtime}");
+        process.close_stdin();
         process.truth(LIMIT);
     }
 }
@@ -247,7 +248,7 @@ fn dynamic_methods_are_named_and_their_end_is_told() {
 #[test]
 fn everything_at_once_at_a_thousand_hertz_lives() {
     for runtime in sample_runtimes().into_iter().filter(|runtime| runtime.is_supported()) {
-        let mut process = Sample::named("mixed").start(runtime, &["--seconds", "14"]);
+        let mut process = Sample::named("mixed").start(runtime, &["--wait"]);
         process.wait_for_ready();
         for round in 0..3 {
             let mut session = config(&["cpu", "wall", "exceptions"], CpuEngine::Signals);
@@ -262,6 +263,7 @@ fn everything_at_once_at_a_thousand_hertz_lives() {
             assert!(samples.len() > 200);
             assert!(process.is_running(), "{}", process.transcript());
         }
+        process.close_stdin();
         let truth = process.truth(LIMIT);
         assert!(truth["done"]["nullref"].as_u64().unwrap() > 1000, "{truth}");
         assert!(process.wait(LIMIT).unwrap().success());
@@ -271,7 +273,7 @@ fn everything_at_once_at_a_thousand_hertz_lives() {
 #[test]
 fn null_references_in_a_loop_live() {
     for runtime in sample_runtimes().into_iter().filter(|runtime| runtime.is_supported()) {
-        let arguments = ["--seconds", "10", "--modes", "nullref,churn,recursion"];
+        let arguments = ["--wait", "--modes", "nullref,churn,recursion"];
         let mut process = Sample::named("mixed").start(runtime, &arguments);
         process.wait_for_ready();
         for _ in 0..6 {
@@ -283,6 +285,7 @@ fn null_references_in_a_loop_live() {
             client.stop();
             wait_gone(process.pid());
         }
+        process.close_stdin();
         process.truth(LIMIT);
         assert!(process.wait(LIMIT).unwrap().success(), "{}", process.transcript());
     }

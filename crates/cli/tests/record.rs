@@ -264,7 +264,7 @@ fn all_four_profilers_at_once_leave_a_clean_process() {
     for runtime in sample_runtimes() {
         let folder = scratch();
         let output = file(&folder, "mixed.clrscope");
-        let mut process = start(Sample::named("mixed").launch(runtime, &["--seconds", "12"]));
+        let mut process = start(Sample::named("mixed").launch(runtime, &["--wait"]));
         let ended = record(process.pid(), &output, &["--duration", "4s"]).wait().expect(0);
         for part in ["Recorded ", "samples ", "engine ", "dropped  ", "clrscope report "] {
             assert!(ended.out.contains(part), "{runtime}: `{part}` is missing in:\n{}", ended.out);
@@ -286,6 +286,7 @@ fn all_four_profilers_at_once_leave_a_clean_process() {
             run(["report", output.to_str().unwrap(), "-f", format, "-o", path.to_str().unwrap()]).expect(0);
             assert!(path.metadata().unwrap().len() > 100, "{runtime}: {format}");
         }
+        process.close_stdin();
         process.truth(LIMIT);
         assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
     }
