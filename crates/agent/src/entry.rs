@@ -142,7 +142,7 @@ pub fn event_mask(config: &SessionConfig, notify_only: bool, exceptions_by_event
     }
     // Forbids the detach for ever. Full collection events (GC) forbid the concurrent collector until then; only the
     // profiler that cannot do without them asks for them, and only the main one may.
-    let rewrites = Rewriting::of(config) == Rewriting::On;
+    let rewrites = matches!(Rewriting::of(config), Rewriting::On { .. });
     let never = if rewrites { EventMask::NONE } else { EventMask::ENABLE_REJIT };
     let legal = if config.launched { wanted } else { both(wanted, EventMask::AFTER_ATTACH) };
     let legal = if notify_only { both(legal, EventMask::NOTIFICATION_ONLY) } else { legal };

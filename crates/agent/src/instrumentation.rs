@@ -9,8 +9,8 @@ use corprof::ids::FunctionId;
 use corprof::ids::ModuleId;
 use corprof::metadata::token::MethodDef;
 use instrument::{Change, Manager, Rewritten, State};
-use profilers::trace::tells_il;
-use rules::RuleSet;
+use profilers::trace::{Rewriting, tells_il};
+use rules::{Action, RuleSet};
 use std::collections::VecDeque;
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
@@ -104,13 +104,13 @@ pub struct Instrumentation {
 
 impl Instrumentation {
     /// Applies rules.
-    pub fn apply(&self, rules: RuleSet, dry: bool) {
+    pub fn apply(&self, rules: RuleSet, rewriting: Rewriting) {
         let rules = Arc::new(rules);
-        if !dry {
+        if let Rewriting::On { each_call } = rewriting {
             *lock(&self.rules) = Some(Arc::clone(&rules));
-            traced::switch(true);
+            traced::switch_on(each_call);
         }
-        self.give(Job::Apply { rules, dry });
+        self.give(Job::Apply { rules, dry: rewriting == Rewriting::Dry });
     }
 
     /// Ends rules: their methods get their original bodies back.
@@ -220,7 +220,7 @@ impl Instrumentation {
             let changes = manager.revert(|_| true);
             lock(&self.changes).extend(changes);
         }
-        traced::switch(false);
+        traced::switch_off();
     }
 }
 
@@ -285,9 +285,9 @@ fn one(agent: &Agent, manager: &Manager, module: ModuleId, rules: &RuleSet, dry:
     let apply = || manager.apply(&[module], rules, dry, see);
     let changes = agent.runtime.unloads().hold(module, apply).unwrap_or_default();
     for change in changes.iter().filter(|change| change.state == State::Requested) {
-        let one_in = rules.rules().get(change.method.rule).map_or(1, |rule| rule.limits.one_in);
-        if let Some(slot) = change.method.slot {
-            traced::time_one_in(slot, one_in);
+        if let (Some(rule), Some(slot)) = (rules.rules().get(change.method.rule), change.method.slot) {
+            let slowest = if let Action::Trace { slowest, .. } = rule.action { slowest } else { 0 };
+            traced::set_limits(slot, rule.limits.one_in, slowest);
         }
     }
     changes

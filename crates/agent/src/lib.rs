@@ -35,6 +35,7 @@ pub mod queue;
 pub mod resolver;
 pub mod runtime;
 pub mod sessions;
+pub mod single_calls;
 pub mod stacks;
 pub mod survivors;
 pub mod threads;

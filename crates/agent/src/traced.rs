@@ -8,15 +8,16 @@
 //! the next new thread as it is: it is the sum over all shards that counts, and numbers only grow. What the runtime compiled to call these functions
 //! may call them as long as the process lives, so nothing is ever given back.
 
-use crate::calls;
+use crate::calls::{self, Tree, TreeKind};
 use crate::os::map::Zeroed;
 use crate::os::threads::{current_tid, is_gone};
 use crate::pending::{Begun, Pending};
+use crate::single_calls::{Ring, SingleCall};
 use instrument::{Manager, Probes};
 use std::cell::Cell;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
+    AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 
@@ -37,10 +38,19 @@ const LONGEST_BITS: u32 = 44;
 /// Buckets of a histogram.
 pub const BUCKETS: usize = PARTS + (LONGEST_BITS - PARTS_BITS) as usize * PARTS;
 
+/// How many of the slowest calls of a method each thread tells singly, at most.
+const SLOWEST: usize = rules::Action::MAX_SLOWEST as usize;
+
 /// Whether calls are counted. Looked at first of all.
 static ON: AtomicBool = AtomicBool::new(false);
 /// Of how many calls one is timed, by slot; 0 stands for 1.
 static ONE_IN: [AtomicU32; METHODS] = [const { AtomicU32::new(0) }; METHODS];
+/// How many that are, by slot.
+static TOLD: [AtomicU16; METHODS] = [const { AtomicU16::new(0) }; METHODS];
+/// Whether every timed call is told singly, not only the slowest.
+static EACH: AtomicBool = AtomicBool::new(false);
+/// Single calls that are not told, because there was no room for them.
+static UNTOLD: AtomicU64 = AtomicU64::new(0);
 /// The shards that there are.
 static SHARDS: [AtomicPtr<Shard>; MOST_SHARDS] = [const { AtomicPtr::new(null_mut()) }; MOST_SHARDS];
 /// Bytes of all shards, as reserved.
@@ -50,11 +60,18 @@ static LOST: AtomicU64 = AtomicU64::new(0);
 /// Asynchronous calls that have not ended.
 static PENDING: Pending = Pending::new();
 
+/// What a thread finds its own by. In one piece, because looking for it costs as much as all the rest of counting.
+struct Local {
+    shard: Cell<*const Shard>,
+    tree: Cell<*const Tree>,
+    /// The asynchronous call that begins on this thread: slot + 1, and when.
+    begun: Cell<(u32, u64)>,
+}
+
 thread_local! {
     // Without a destructor: the library may be asked on threads of the target that are about to end.
-    static SHARD: Cell<*const Shard> = const { Cell::new(null()) };
-    /// The asynchronous call that begins on this thread: slot + 1, and when.
-    static BEGUN: Cell<(u32, u64)> = const { Cell::new((0, 0)) };
+    static LOCAL: Local =
+        const { Local { shard: Cell::new(null()), tree: Cell::new(null()), begun: Cell::new((0, 0)) } };
 }
 
 /// What is known of the calls of a method on one thread.
@@ -69,6 +86,9 @@ pub struct Block {
     ticks: AtomicU64,
     /// Those of the longest since it was last read.
     longest: AtomicU64,
+    /// Ticks of the slowest ones, and of the least slow of them.
+    slowest: [AtomicU64; SLOWEST],
+    slow: AtomicU64,
     buckets: [AtomicU64; BUCKETS],
 }
 
@@ -79,6 +99,7 @@ struct Shard {
     os_tid: AtomicU32,
     counts: [AtomicPtr<[AtomicU64; COUNTS]>; METHODS / COUNTS],
     blocks: [AtomicPtr<[Block; BLOCKS]>; METHODS / BLOCKS],
+    calls: AtomicPtr<Ring>,
 }
 
 /// The functions, for rewritten code.
@@ -95,18 +116,26 @@ pub fn probes() -> Probes {
     }
 }
 
-/// From now on calls are counted, or not.
-pub fn switch(on: bool) {
-    if on {
-        PENDING.clear();
+/// From now on calls are counted.
+pub fn switch_on(each: bool) {
+    PENDING.clear();
+    for shard in shards() {
+        shard.blocks_there().for_each(Block::forget_slowest);
     }
-    ON.store(on, Relaxed);
+    EACH.store(each, Relaxed);
+    ON.store(true, Relaxed);
 }
 
-/// One of so many calls of a method is timed from now on.
-pub fn time_one_in(slot: u32, one_in: u32) {
-    if let Some(place) = ONE_IN.get(slot as usize) {
-        place.store(one_in, Relaxed);
+/// From now on they are not.
+pub fn switch_off() {
+    ON.store(false, Relaxed);
+}
+
+/// From now on one of so many calls of a method is timed, and so many of the slowest are told singly.
+pub fn set_limits(slot: u32, one_in: u32, slowest: u16) {
+    if let (Some(timed), Some(told)) = (ONE_IN.get(slot as usize), TOLD.get(slot as usize)) {
+        timed.store(one_in, Relaxed);
+        told.store(slowest, Relaxed);
     }
 }
 
@@ -115,10 +144,10 @@ extern "C" fn count(slot: u32) {
     if !ON.load(Relaxed) {
         return;
     }
-    match shard().and_then(|shard| shard.count(slot)) {
+    let _ = LOCAL.try_with(|local| match local.shard().and_then(|shard| shard.count(slot)) {
         Some(calls) => add(calls, 1),
         None => lost(),
-    }
+    });
 }
 
 /// See [`Probes::enter`].
@@ -126,12 +155,17 @@ extern "C" fn enter(slot: u32) -> i64 {
     if !ON.load(Relaxed) {
         return 0;
     }
-    if !begins(slot) {
-        return 0;
-    }
-    let now = calls::ticks();
-    calls::with_traced(|tree| tree.enter_told(calls::key_of_slot(slot), now));
-    now.cast_signed()
+    let entered = LOCAL.try_with(|local| {
+        if !begins(local, slot) {
+            return 0;
+        }
+        let now = calls::ticks();
+        if let Some(tree) = local.tree() {
+            tree.enter_told(calls::key_of_slot(slot), now);
+        }
+        now.cast_signed()
+    });
+    entered.unwrap_or(0)
 }
 
 /// See [`Probes::leave`].
@@ -140,26 +174,32 @@ extern "C" fn leave(slot: u32, entered: i64, failed: i32) {
         return;
     }
     let now = calls::ticks();
-    // Also when nothing is counted any more: the tree has a frame for it.
-    calls::with_traced(|tree| tree.leave_key(calls::key_of_slot(slot), now));
-    if !ON.load(Relaxed) {
-        return;
-    }
-    ends(slot, now.saturating_sub(entered.cast_unsigned()), failed != 0);
+    let _ = LOCAL.try_with(|local| {
+        // Also when nothing is counted any more: the tree has a frame for it.
+        if let Some(tree) = local.tree() {
+            tree.leave_key(calls::key_of_slot(slot), now);
+        }
+        if ON.load(Relaxed) {
+            let begun = entered.cast_unsigned();
+            ends(local, Ended { slot, begun, now, failed: failed != 0, asynchronous: false });
+        }
+    });
 }
 
 /// See [`Probes::begin_async`].
 extern "C" fn begin_async(slot: u32) {
-    if ON.load(Relaxed) && begins(slot) {
-        let _ = BEGUN.try_with(|begun| begun.set((slot.wrapping_add(1), calls::ticks())));
-    }
+    let _ = LOCAL.try_with(|local| {
+        if ON.load(Relaxed) && begins(local, slot) {
+            local.begun.set((slot.wrapping_add(1), calls::ticks()));
+        }
+    });
 }
 
 /// See [`Probes::resume_async`].
 extern "C" fn resume_async(slot: u32) -> i64 {
-    let begun = BEGUN.try_with(|begun| match begun.get() {
+    let begun = LOCAL.try_with(|local| match local.begun.get() {
         (of, time) if of == slot.wrapping_add(1) => {
-            begun.set((0, 0));
+            local.begun.set((0, 0));
             time
         }
         _ => 0,
@@ -170,7 +210,7 @@ extern "C" fn resume_async(slot: u32) -> i64 {
 /// See [`Probes::end_async`].
 extern "C" fn end_async(slot: u32, begun: i64, failed: i32) {
     if ON.load(Relaxed) {
-        ends(slot, calls::ticks().saturating_sub(begun.cast_unsigned()), failed != 0);
+        end_of_task(slot, begun.cast_unsigned(), calls::ticks(), failed != 0);
     }
 }
 
@@ -182,7 +222,7 @@ extern "C" fn pending(slot: u32, begun: i64, task: u32) {
     let begun = begun.cast_unsigned();
     match PENDING.begin(slot, task, begun) {
         Begun::Waits => {}
-        Begun::IsOver { time, failed } => ends(slot, time.saturating_sub(begun), failed),
+        Begun::IsOver { time, failed } => end_of_task(slot, begun, time, failed),
         Begun::NoRoom => lost(),
     }
 }
@@ -194,13 +234,18 @@ extern "C" fn completed(slot: u32, task: u32, failed: i32) {
     }
     let now = calls::ticks();
     if let Some(begun) = PENDING.end(slot, task, now, failed != 0) {
-        ends(slot, now.saturating_sub(begun), failed != 0);
+        end_of_task(slot, begun, now, failed != 0);
     }
 }
 
+fn end_of_task(slot: u32, begun: u64, now: u64, failed: bool) {
+    let _ = LOCAL.try_with(|local| ends(local, Ended { slot, begun, now, failed, asynchronous: true }));
+}
+
 /// Counts a call. Whether it is timed.
-fn begins(slot: u32) -> bool {
-    let Some(block) = shard().and_then(|shard| shard.block(slot)) else {
+#[inline]
+fn begins(local: &Local, slot: u32) -> bool {
+    let Some(block) = local.shard().and_then(|shard| shard.block(slot)) else {
         lost();
         return false;
     };
@@ -210,11 +255,23 @@ fn begins(slot: u32) -> bool {
     one_in <= 1 || calls.is_multiple_of(u64::from(one_in))
 }
 
-/// A timed call has ended.
-fn ends(slot: u32, taken: u64, failed: bool) {
-    let Some(block) = shard().and_then(|shard| shard.block(slot)) else { return lost() };
+/// A timed call that has ended.
+struct Ended {
+    slot: u32,
+    begun: u64,
+    now: u64,
+    failed: bool,
+    asynchronous: bool,
+}
+
+/// Counts it.
+#[inline]
+fn ends(local: &Local, call: Ended) {
+    let Some(shard) = local.shard() else { return lost() };
+    let Some(block) = shard.block(call.slot) else { return lost() };
+    let taken = call.now.saturating_sub(call.begun);
     add(&block.timed, 1);
-    if failed {
+    if call.failed {
         add(&block.failed, 1);
     }
     add(&block.ticks, taken);
@@ -222,11 +279,30 @@ fn ends(slot: u32, taken: u64, failed: bool) {
         block.longest.store(taken, Relaxed);
     }
     if let Some(bucket) = block.buckets.get(bucket_of(taken)) {
-        bucket.store(bucket.load(Relaxed).wrapping_add(1), Relaxed);
+        add(bucket, 1);
+    }
+    if taken > block.slow.load(Relaxed) || EACH.load(Relaxed) {
+        tell(shard, block, &call, taken);
+    }
+}
+
+/// Tells of a single call: one of the slowest, or any.
+#[cold]
+fn tell(shard: &Shard, block: &Block, call: &Ended, taken: u64) {
+    let is_slow = taken > block.slow.load(Relaxed) && block.note_slow(taken, told_of(call.slot));
+    if !is_slow && !EACH.load(Relaxed) {
+        return;
+    }
+    let os_tid = shard.os_tid.load(Relaxed);
+    let Ended { slot, begun, failed, asynchronous, .. } = *call;
+    let call = SingleCall { slot, os_tid, begun, taken, failed, asynchronous };
+    if !made(&shard.calls).is_some_and(|ring| ring.push(call)) {
+        UNTOLD.fetch_add(1, Relaxed);
     }
 }
 
 /// Adds to a number that nobody else writes.
+#[inline]
 fn add(number: &AtomicU64, more: u64) {
     number.store(number.load(Relaxed).wrapping_add(more), Relaxed);
 }
@@ -246,23 +322,29 @@ fn bucket_of(ticks: u64) -> usize {
     PARTS + (bits - PARTS_BITS) as usize * PARTS + part
 }
 
-/// This thread's shard, which it gets if need be.
-fn shard() -> Option<&'static Shard> {
-    let place = SHARD.try_with(Cell::get).ok()?;
-    if place.is_null() {
-        return first_shard();
+impl Local {
+    /// This thread's shard, which it gets if need be.
+    #[inline]
+    fn shard(&self) -> Option<&'static Shard> {
+        // SAFETY: shards are never given back.
+        unsafe { self.shard.get().as_ref() }.or_else(|| self.first_shard())
     }
-    // SAFETY: shards are never given back.
-    unsafe { place.as_ref() }
-}
 
-#[cold]
-fn first_shard() -> Option<&'static Shard> {
-    let os_tid = current_tid();
-    let shard = shards().find(|shard| shard.os_tid.compare_exchange(0, os_tid, AcqRel, Relaxed).is_ok());
-    let shard = shard.or_else(|| new_shard(os_tid))?;
-    SHARD.try_with(|place| place.set(shard)).ok()?;
-    Some(shard)
+    #[cold]
+    fn first_shard(&self) -> Option<&'static Shard> {
+        let os_tid = current_tid();
+        let shard = shards().find(|shard| shard.os_tid.compare_exchange(0, os_tid, AcqRel, Relaxed).is_ok());
+        let shard = shard.or_else(|| new_shard(os_tid))?;
+        self.shard.set(shard);
+        Some(shard)
+    }
+
+    /// This thread's tree, likewise.
+    #[inline]
+    fn tree(&self) -> Option<&'static Tree> {
+        // SAFETY: a cell is in one thread only, and this one is for nothing else.
+        unsafe { calls::tree_at(self.tree.as_ptr(), TreeKind::Traced) }
+    }
 }
 
 fn new_shard(os_tid: u32) -> Option<&'static Shard> {
@@ -301,6 +383,7 @@ fn piece<T>() -> Option<*mut T> {
 }
 
 /// What stands in a slot; made if need be by the one thread that owns the shard.
+#[inline]
 fn made<T>(slot: &AtomicPtr<T>) -> Option<&'static T> {
     let mut place = slot.load(Acquire);
     if place.is_null() {
@@ -311,12 +394,38 @@ fn made<T>(slot: &AtomicPtr<T>) -> Option<&'static T> {
     unsafe { place.as_ref() }
 }
 
+fn told_of(slot: u32) -> usize {
+    TOLD.get(slot as usize).map_or(0, |told| told.load(Relaxed).into())
+}
+
+impl Block {
+    /// Puts the ticks of a call in the place of the least slow of so many; `false` for none.
+    fn note_slow(&self, taken: u64, told: usize) -> bool {
+        let slowest = self.slowest.get(..told.min(SLOWEST)).unwrap_or_default();
+        let least = slowest.iter().min_by_key(|ticks| ticks.load(Relaxed));
+        if let Some(least) = least {
+            least.store(taken, Relaxed);
+        }
+        // Without any, none is slow enough.
+        self.slow.store(slowest.iter().map(|ticks| ticks.load(Relaxed)).min().unwrap_or(u64::MAX), Relaxed);
+        least.is_some()
+    }
+
+    /// Another thread may be noting one just now: then there is one more or one less.
+    fn forget_slowest(&self) {
+        self.slow.store(0, Relaxed);
+        self.slowest.iter().for_each(|ticks| ticks.store(0, Relaxed));
+    }
+}
+
 impl Shard {
+    #[inline]
     fn count(&self, slot: u32) -> Option<&AtomicU64> {
         let slot = slot as usize;
         made(self.counts.get(slot / COUNTS)?)?.get(slot % COUNTS)
     }
 
+    #[inline]
     fn block(&self, slot: u32) -> Option<&Block> {
         let slot = slot as usize;
         made(self.blocks.get(slot / BLOCKS)?)?.get(slot % BLOCKS)
@@ -327,6 +436,11 @@ impl Shard {
         // SAFETY: as in `made`.
         let piece = unsafe { self.counts.get(slot / COUNTS)?.load(Acquire).as_ref()? };
         piece.get(slot % COUNTS).map(|count| count.load(Relaxed))
+    }
+
+    fn blocks_there(&self) -> impl Iterator<Item = &Block> {
+        // SAFETY: as in `made`.
+        self.blocks.iter().filter_map(|piece| unsafe { piece.load(Acquire).as_ref() }).flatten()
     }
 
     fn block_there(&self, slot: usize) -> Option<&Block> {
@@ -390,6 +504,21 @@ pub fn free_shards() {
     }
 }
 
+/// Takes the calls that are to be told singly. Only one thread at a time may.
+pub fn take_single_calls(mut each: impl FnMut(SingleCall)) {
+    for shard in shards() {
+        // SAFETY: as in `made`.
+        if let Some(ring) = unsafe { shard.calls.load(Acquire).as_ref() } {
+            ring.take(&mut each);
+        }
+    }
+}
+
+/// Single calls that are not told.
+pub fn untold_calls() -> u64 {
+    UNTOLD.load(Relaxed)
+}
+
 /// Calls that are in no block.
 pub fn lost_calls() -> u64 {
     LOST.load(Relaxed)
@@ -423,7 +552,7 @@ mod tests {
     #[test]
     fn calls_of_all_threads_are_added_and_shards_are_taken_over() {
         let slot = Manager::MOST - 1;
-        switch(true);
+        switch_on(false);
         let threads: Vec<_> = (0..4)
             .map(|_| {
                 std::thread::spawn(move || {
@@ -451,7 +580,7 @@ mod tests {
         let before = shards().count();
         std::thread::spawn(move || count(slot - 1)).join().unwrap();
         assert_eq!((shards().count(), totals(slot - 1).calls), (before, 4001));
-        switch(false);
+        switch_off();
         assert_eq!(enter(slot), 0);
         leave(slot, 0, 0);
         assert_eq!(totals(slot).calls, 4000);
@@ -460,13 +589,34 @@ mod tests {
     #[test]
     fn one_of_several_calls_is_timed_and_all_are_counted() {
         let slot = Manager::MOST - 3;
-        switch(true);
-        time_one_in(slot, 10);
+        switch_on(false);
+        set_limits(slot, 10, 0);
         for _ in 0..1000 {
             let entered = enter(slot);
             leave(slot, entered, 0);
         }
         let found = totals(slot);
         assert_eq!((found.calls, found.timed), (1000, 100));
+    }
+
+    #[test]
+    fn the_slowest_calls_are_told_singly_or_all_are() {
+        let slot = Manager::MOST - 5;
+        let mut told = Vec::new();
+        set_limits(slot, 1, 4);
+        std::thread::spawn(move || {
+            let _ = LOCAL.try_with(|local| {
+                for taken in (0..1000).chain([5, 2000, 6]) {
+                    ends(local, Ended { slot, begun: 7, now: 7 + taken, failed: taken == 2000, asynchronous: false });
+                }
+            });
+        })
+        .join()
+        .unwrap();
+        take_single_calls(|call| told.extend((call.slot == slot).then_some(call)));
+        // Each is slower than those before, but for the last three.
+        assert_eq!(told.len(), 1000);
+        assert_eq!((told[999].taken, told[999].failed, told[999].begun), (2000, true, 7));
+        assert_eq!(untold_calls(), 0);
     }
 }

@@ -7,10 +7,12 @@ use crate::traced::{self, Totals};
 use instrument::Manager;
 use rules::RuleSet;
 use std::collections::{BTreeMap, BTreeSet};
-use wire::{Nanos, Record, Traced, TracedMethod};
+use wire::{Nanos, Record, SingleCall, Traced, TracedMethod};
 
 /// Most methods of one record: it has to fit into a frame, with up to 656 buckets each.
 const MOST: usize = 256;
+/// Most single calls of one record.
+const MOST_SINGLE: usize = 4096;
 
 struct Told {
     totals: Totals,
@@ -29,6 +31,7 @@ pub struct Reader {
     /// When the rules began.
     since: Nanos,
     lost: u64,
+    untold: u64,
     expired: BTreeSet<usize>,
 }
 
@@ -48,6 +51,8 @@ impl Reader {
 
     /// What is counted from now on is told.
     pub fn new() -> Self {
+        // Those of a session before.
+        traced::take_single_calls(drop);
         let slots = instrumentation::manager().map_or(0, Manager::slots);
         let before =
             (0..slots).map(|slot| (slot, traced::totals(slot))).filter(|(_, totals)| *totals != Totals::default());
@@ -57,6 +62,7 @@ impl Reader {
             begun: None,
             since: clock::monotonic(),
             lost: traced::lost_calls(),
+            untold: traced::untold_calls(),
             expired: BTreeSet::new(),
         }
     }
@@ -73,8 +79,10 @@ impl Reader {
     }
 
     /// Calls that are not told, by reason.
-    pub fn dropped(&self) -> (&'static str, u64) {
-        ("traced calls, no room", traced::lost_calls() - self.lost)
+    pub fn dropped(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let untold = traced::untold_calls() - self.untold;
+        [("traced calls, no room", traced::lost_calls() - self.lost), ("single traced calls, no room", untold)]
+            .into_iter()
     }
 
     /// About how many bytes it holds.
@@ -83,13 +91,42 @@ impl Reader {
         self.told.values().map(of).sum::<usize>() + traced::memory()
     }
 
+    /// The calls since the last time that are told singly.
+    pub fn read_single(&self, out: &mut Vec<Record>) {
+        let Some((ticks, time)) = self.begun else { return };
+        let nanos_per_tick = 1e9 / self.ticks_per_second();
+        let mut single = Vec::new();
+        traced::take_single_calls(|call| {
+            // Asynchronous calls of a session before may have ended in this one.
+            if !self.told.contains_key(&call.slot) {
+                return;
+            }
+            let since = (call.begun as f64 - ticks as f64) * nanos_per_tick;
+            single.push(SingleCall {
+                slot: call.slot,
+                os_tid: call.os_tid,
+                begun: time.saturating_add_signed(since as i64),
+                taken: (call.taken as f64 * nanos_per_tick) as Nanos,
+                failed: call.failed,
+                asynchronous: call.asynchronous,
+            });
+        });
+        out.extend(single.chunks(MOST_SINGLE).map(|part| Record::SingleCalls(part.to_vec())));
+    }
+
+    fn ticks_per_second(&self) -> f64 {
+        let (ticks, time) = self.begun.unwrap_or_default();
+        let spent = clock::monotonic().saturating_sub(time).max(1);
+        (calls::ticks().saturating_sub(ticks).max(1)) as f64 / spent as f64 * 1e9
+    }
+
     /// What was called since the last time.
     pub fn read(&mut self, out: &mut Vec<Record>) {
-        let Some((ticks, time)) = self.begun else { return };
+        if self.begun.is_none() {
+            return;
+        }
         traced::free_shards();
-        let (now, time_now) = (calls::ticks(), clock::monotonic());
-        let spent = time_now.saturating_sub(time).max(1);
-        let ticks_per_second = now.saturating_sub(ticks) as f64 / spent as f64 * 1e9;
+        let (ticks_per_second, time_now) = (self.ticks_per_second(), clock::monotonic());
         let mut methods = Vec::new();
         for (&slot, told) in &mut self.told {
             let totals = traced::totals(slot);

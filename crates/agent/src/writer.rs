@@ -152,6 +152,7 @@ impl<'a> Writer<'a> {
             self.agent.count_seconds(now);
             if begun && self.visits > 0 && now >= next_visit {
                 next_visit = now + VISIT_INTERVAL;
+                self.flush_single_calls()?;
                 self.visit_threads();
             }
             // A process that ends may not answer.
@@ -206,7 +207,7 @@ impl<'a> Writer<'a> {
                         self.put(Record::Flushed)?;
                     }
                     Control::Instrument(rules) => {
-                        agent.instrumentation.apply(rules, Rewriting::of(&agent.config) != Rewriting::On);
+                        agent.instrumentation.apply(rules, Rewriting::of(&agent.config));
                     }
                     Control::Stop => return Ok(ByeReason::Stopped),
                 }
@@ -599,6 +600,7 @@ impl<'a> Writer<'a> {
     /// Writes what was called of instrumented methods since the last time.
     fn flush_traced(&mut self) -> Result<(), Gone> {
         self.define_instrumented()?;
+        self.flush_single_calls()?;
         let mut records = Vec::new();
         self.traced.read(&mut records);
         if let Some(rules) = self.agent.instrumentation.rules() {
@@ -623,6 +625,13 @@ impl<'a> Writer<'a> {
         self.put_all(&mut records)
     }
 
+    /// Writes the calls that are told singly.
+    fn flush_single_calls(&mut self) -> Result<(), Gone> {
+        let mut records = Vec::new();
+        self.traced.read_single(&mut records);
+        self.put_all(&mut records)
+    }
+
     fn status(&self) -> Status {
         let agent = self.agent;
         let mut dropped = vec![("events, queue full".to_owned(), agent.events.dropped())];
@@ -631,8 +640,7 @@ impl<'a> Writer<'a> {
         dropped.extend(self.calls.dropped().map(|(reason, count)| (reason.to_owned(), count)));
         dropped.extend(self.allocated.dropped().map(|(reason, count)| (reason.to_owned(), count)));
         dropped.push(("compilations of new bodies, log full".to_owned(), agent.instrumentation.lost()));
-        let (reason, count) = self.traced.dropped();
-        dropped.push((reason.to_owned(), count));
+        dropped.extend(self.traced.dropped().map(|(reason, count)| (reason.to_owned(), count)));
         let mut counters = agent.counters.list();
         counters.push(("events".to_owned(), agent.events.passed()));
         let mut memory = agent.held_memory()

@@ -190,9 +190,78 @@ fn calls_are_traced_from_the_start() {
             assert_eq!(found.get(method).copied(), known, "{runtime}: {method}");
         }
         let page = run(["report", path]).expect(0).out;
-        for part in ["Traced methods", "Caller.Fib", "p99"] {
+        for part in ["Traced methods", "Caller.Spin", "p99", "slowest"] {
             assert!(page.contains(part), "{runtime}: `{part}` is missing in {page}");
         }
+    }
+}
+
+#[test]
+fn each_call_is_kept_where_it_is_wanted() {
+    for runtime in sample_runtimes() {
+        let mut process = start(runtime, &[]);
+        let pid = process.pid().to_string();
+        let usage = run(["trace", &pid, ALL, "--each-call"]).expect(2).err;
+        assert!(usage.contains("-o FILE"), "{usage}");
+        let folder = common::scratch();
+        let session = common::file(&folder, "each.clrscope");
+        let tracing = Tracing::start(&process, &[ALL, "--each-call", "-o", session.to_str().unwrap()]);
+        process.send_line("go 100").unwrap();
+        let truth = process.truth(LIMIT);
+        let report = tracing.end();
+        assert_eq!((&truth["wrong"], &report["dropped"]), (&0.into(), &serde_json::json!({})), "{runtime}");
+        let calls: u64 = by_name(&report).values().map(|(_, timed, _)| timed).sum();
+        let methods = report["methods"].as_array().unwrap();
+        let all: u64 = methods.iter().map(|method| method["timed"].as_u64().unwrap()).sum();
+        assert!(calls > 5_000 && all >= calls, "{runtime}: {calls} of {all}");
+
+        // The slowest are the slowest.
+        for method in methods.iter().filter(|method| method["timed"] != 0) {
+            let slowest = method["slowest"].as_array().unwrap();
+            let times: Vec<u64> = slowest.iter().map(|call| call["ns"].as_u64().unwrap()).collect();
+            assert!(times.is_sorted_by(|a, b| a >= b), "{runtime}: {method:#}");
+            assert_eq!(times.len() as u64, method["timed"].as_u64().unwrap().min(16), "{runtime}: {method:#}");
+            assert!(
+                times[0].abs_diff(method["max_ns"].as_u64().unwrap()) <= 1 + times[0] / 1000,
+                "{runtime}: {method:#}"
+            );
+        }
+
+        let exported = |format: &str| -> Value {
+            serde_json::from_str(&run(["report", session.to_str().unwrap(), "-f", format]).expect(0).out).unwrap()
+        };
+        let events = exported("chrome");
+        let count = |phase: &str, kind: &str| {
+            let events = events["traceEvents"].as_array().unwrap().iter();
+            events.filter(|event| event["ph"] == phase && event["cat"] == kind).count() as u64
+        };
+        assert_eq!(count("X", "call") + count("b", "async call"), all, "{runtime}");
+        assert_eq!(count("b", "async call"), count("e", "async call"), "{runtime}");
+        assert!(count("b", "async call") > 100, "{runtime}");
+
+        let spans = exported("otlp");
+        let spans = spans["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap();
+        assert_eq!(spans.len() as u64, all, "{runtime}");
+        let of = |span: &Value, key: &str| span[key].as_str().unwrap().parse::<u64>().unwrap();
+        let by_id: BTreeMap<&str, &Value> = spans.iter().map(|span| (span["spanId"].as_str().unwrap(), span)).collect();
+        assert_eq!(by_id.len(), spans.len(), "{runtime}: ids are their own");
+        let mut pairs: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+        for span in spans {
+            let Some(parent) = span["parentSpanId"].as_str() else { continue };
+            let parent = by_id[parent];
+            assert_eq!(parent["traceId"], span["traceId"], "{runtime}");
+            let (from, to) = ("startTimeUnixNano", "endTimeUnixNano");
+            assert!(
+                of(parent, from) <= of(span, from) && of(span, to) <= of(parent, to) + 2,
+                "{runtime}: {parent} {span}"
+            );
+            *pairs.entry((parent["name"].as_str().unwrap(), span["name"].as_str().unwrap())).or_default() += 1;
+        }
+        assert_eq!(pairs[&("Traced.Passes", "Traced.Throws")], 200, "{runtime}: {pairs:?}");
+        let errors: u64 = methods.iter().map(|method| method["errors"].as_u64().unwrap()).sum();
+        assert_eq!(spans.iter().filter(|span| span["status"]["code"] == 2).count() as u64, errors, "{runtime}");
+        process.send_line("exit").unwrap();
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}");
     }
 }
 

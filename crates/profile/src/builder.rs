@@ -154,6 +154,14 @@ impl ProfileBuilder {
                     profile.traced.add_calls(calls);
                 }
             }
+            SessionRecord::SingleCalls(calls) => {
+                for call in calls {
+                    see(call.begun.saturating_add(call.taken));
+                    if inside(call.begun) {
+                        profile.traced.add_single(call);
+                    }
+                }
+            }
             SessionRecord::Compilations(batch) => {
                 see(end_of(batch.start, &batch.time_delta));
                 profile.jit.add_batch(batch, inside);
@@ -274,7 +282,7 @@ impl ProfileBuilder {
             // Never singly: there are too many of them.
             calls: Series::new(SeriesKind::Calls, start, false),
             transitions: Series::new(SeriesKind::Transitions, start, false),
-            traced: Traced::default(),
+            traced: Traced::new(self.options.keep_samples),
             jit: Jit::new(start, self.options.keep_samples),
             loads: Loads::new(start, self.options.keep_samples),
             counters: Vec::new(),

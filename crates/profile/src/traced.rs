@@ -1,8 +1,12 @@
-use session::{FunctionId, InstrumentState, InstrumentedMethod, Nanos, RecompiledMethod, RewrittenMethod, TracedCalls};
+use session::{
+    FunctionId, InstrumentState, InstrumentedMethod, Nanos, RecompiledMethod, RewrittenMethod, ThreadId, TracedCalls,
+};
 use std::{collections::BTreeMap, time::Duration};
 
 /// Buckets within each doubling, as [`session::TracedMethod::buckets`] says.
 const PARTS: u64 = 16;
+/// Slowest calls of each method that are kept where not all are.
+const SLOWEST: usize = 16;
 
 /// Methods that rules take, and their calls.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -15,6 +19,10 @@ pub struct Traced {
     pub unnamed: u64,
     /// All that happened to methods, in the order in which it was told. Only where single samples are kept.
     pub events: Vec<TracedEvent>,
+    /// Single calls where [`crate::BuildOptions::keep_samples`] asked for them, in the order in which they were told: all of which
+    /// the session has, which is the slowest unless it was asked for each.
+    pub single: Vec<SingleCall>,
+    keep_single: bool,
 }
 
 /// Something that happened to a method that a rule takes.
@@ -28,6 +36,23 @@ pub enum TracedEvent {
     Recompiled(RecompiledMethod),
 }
 
+/// One call of a traced method that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SingleCall {
+    /// Of which.
+    pub function: FunctionId,
+    /// The thread on which it ended.
+    pub thread: ThreadId,
+    /// When it began.
+    pub begun: Nanos,
+    /// Nanoseconds that it took.
+    pub taken: Nanos,
+    /// Whether it ended by an exception.
+    pub failed: bool,
+    /// Whether it is the call of an asynchronous method, to the end of its task.
+    pub asynchronous: bool,
+}
+
 /// A method that a rule takes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TracedMethod {
@@ -39,6 +64,8 @@ pub struct TracedMethod {
     pub state: InstrumentState,
     /// Its calls.
     pub calls: CallStats,
+    /// Its slowest calls, the slowest first: at most 16.
+    pub slowest: Vec<SingleCall>,
 }
 
 /// How many calls there were, and how long they took.
@@ -61,6 +88,26 @@ pub struct CallStats {
 }
 
 impl Traced {
+    pub(crate) fn new(keep_single: bool) -> Self {
+        Self { keep_single, ..Self::default() }
+    }
+
+    /// A call that has ended.
+    pub(crate) fn add_single(&mut self, call: &session::SingleCall) {
+        let method = self.slots.get(&call.slot).and_then(|function| self.methods.get_mut(function));
+        let Some(method) = method else { return };
+        let session::SingleCall { thread, begun, taken, failed, asynchronous, .. } = *call;
+        let call = SingleCall { function: method.function, thread, begun, taken, failed, asynchronous };
+        let place = method.slowest.partition_point(|slower| slower.taken >= taken);
+        if place < SLOWEST {
+            method.slowest.insert(place, call);
+            method.slowest.truncate(SLOWEST);
+        }
+        if self.keep_single {
+            self.single.push(call);
+        }
+    }
+
     /// What has become of a method.
     pub(crate) fn add_method(&mut self, method: &InstrumentedMethod) {
         match (&method.state, &mut self.times) {
@@ -76,6 +123,7 @@ impl Traced {
             rule: String::new(),
             state: InstrumentState::Original,
             calls: CallStats::default(),
+            slowest: Vec::new(),
         });
         known.rule.clone_from(&method.rule);
         known.state.clone_from(&method.state);
@@ -111,7 +159,11 @@ impl Traced {
     pub(crate) fn forget_calls(&mut self) {
         self.unnamed = 0;
         self.events.clear();
-        self.methods.values_mut().for_each(|method| method.calls = CallStats::default());
+        self.single.clear();
+        for method in self.methods.values_mut() {
+            method.calls = CallStats::default();
+            method.slowest.clear();
+        }
     }
 
     /// From when the first method was instrumented to when the last was put back, as far as that is known.
@@ -127,6 +179,13 @@ impl Traced {
     /// The methods, in the order of their ids.
     pub fn methods(&self) -> impl Iterator<Item = &TracedMethod> {
         self.methods.values()
+    }
+
+    /// The slowest calls of all methods, the slowest first.
+    pub fn slowest(&self) -> Vec<SingleCall> {
+        let mut slowest: Vec<_> = self.methods().flat_map(|method| method.slowest.iter().copied()).collect();
+        slowest.sort_by_key(|call| std::cmp::Reverse(call.taken));
+        slowest
     }
 
     /// Those that were called: the one with the most time first, and where none was timed, the one with the most calls.
@@ -232,6 +291,26 @@ mod tests {
         assert!(near(0.5, 50.0) && near(0.9, 50.0) && near(0.91, 500.0) && near(1.0, 500.0));
         assert_eq!(found.histogram().map(|(.., count)| count).sum::<u64>(), 100);
         assert_eq!(CallStats::default().quantile(0.5), None);
+    }
+
+    #[test]
+    fn the_slowest_calls_are_kept_and_all_where_they_are_wanted() {
+        for keep in [false, true] {
+            let mut traced = Traced::new(keep);
+            traced.add_method(&named(3, 7));
+            let call = |slot, taken| {
+                let thread = ThreadId(1);
+                session::SingleCall { slot, thread, begun: 5, taken, failed: taken == 30, asynchronous: false }
+            };
+            (0..31).for_each(|taken| traced.add_single(&call(3, taken)));
+            traced.add_single(&call(4, 1000));
+            let slowest: Vec<_> = traced.slowest().iter().map(|call| call.taken).collect();
+            assert_eq!(slowest, (15..31).rev().collect::<Vec<_>>());
+            assert!(traced.slowest()[0].failed && !traced.slowest()[1].failed);
+            assert_eq!(traced.single.len(), if keep { 31 } else { 0 });
+            traced.forget_calls();
+            assert!(traced.slowest().is_empty() && traced.single.is_empty());
+        }
     }
 
     #[test]

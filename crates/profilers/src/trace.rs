@@ -26,6 +26,12 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
             default: "no",
             kind: ParamKind::Choice(&["no", "yes"]),
         },
+        ParamSpec {
+            name: "each",
+            help: "Keep every timed call with its time and thread, not only the slowest",
+            default: "no",
+            kind: ParamKind::Choice(&["no", "yes"]),
+        },
     ],
     // ENABLE_REJIT; JIT_COMPILATION, to hear of bodies that cannot be compiled; MODULE_LOADS, THREADS.
     events: (0x4_0000 | 0x20 | 0x4 | 0x200, 0),
@@ -42,7 +48,10 @@ pub enum Rewriting {
     /// See what could be done.
     Dry,
     /// Rewrite them.
-    On,
+    On {
+        /// Tell of every timed call singly.
+        each_call: bool,
+    },
 }
 
 impl Rewriting {
@@ -51,7 +60,7 @@ impl Rewriting {
         match config.profiler(SPEC.id) {
             None => Self::Off,
             Some(given) if says_yes(given, "dry") => Self::Dry,
-            Some(_) => Self::On,
+            Some(given) => Self::On { each_call: says_yes(given, "each") },
         }
     }
 }

@@ -600,6 +600,12 @@ fn traced(profile: &Profile) -> Value {
             "p99_ns": nanos(calls.quantile(0.99)),
             "max_ns": nanos((calls.timed > 0).then_some(calls.longest)),
             "histogram": calls.histogram().map(|(from, to, count)| json!([from.round() as u64, to.round() as u64, count])).collect::<Vec<_>>(),
+            "slowest": method.slowest.iter().map(|call| json!({
+                "ns": call.taken,
+                "time_ns": call.begun.saturating_sub(profile.start),
+                "thread": call.thread.0,
+                "error": call.failed,
+            })).collect::<Vec<_>>(),
         })
     });
     json!({"seconds": profile.traced.time().as_secs_f64(), "methods": methods.collect::<Vec<_>>()})

@@ -25,7 +25,7 @@ macro_rules! exporters {
     };
 }
 
-exporters! { text, json, markdown, html, collapsed, pprof, speedscope, firefox, events }
+exporters! { text, json, markdown, html, collapsed, pprof, speedscope, firefox, chrome, otlp, events }
 
 /// A format that a profile can be written in.
 #[derive(Clone, Copy, Debug)]

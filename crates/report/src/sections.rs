@@ -1676,6 +1676,21 @@ fn traced(profile: &Profile, options: &Options) -> Section {
         let columns = ["calls", "errors", "total", "p50", "p90", "p99", "max"].map(right).into_iter();
         section.tables.push(Table { rows: rows.collect(), columns: columns.chain([left("method")]).collect() });
     }
+    let slowest = profile.traced.slowest();
+    if !slowest.is_empty() {
+        let rows = slowest.iter().take(options.rows).map(|call| {
+            let from = call.begun.saturating_sub(profile.start) as f64 / 1e9;
+            vec![
+                Cell::text(format::duration(call.taken)),
+                Cell::text(format!("{from:.3} s")),
+                Cell::text(if call.failed { "error" } else { "" }),
+                Cell::text(profile.tables.thread_name(call.thread)),
+                name(profile, options, call.function),
+            ]
+        });
+        let columns = vec![right("slowest"), right("from"), left(""), left("thread"), left("method")];
+        section.tables.push(Table { rows: rows.collect(), columns });
+    }
     if !refused.is_empty() {
         let rows = refused.iter().take(options.rows);
         let rows = rows.map(|(method, why)| vec![Cell::text(*why), name(profile, options, method.function)]).collect();

@@ -13,7 +13,7 @@ use std::{
 
 use common::{profile, render, text};
 use profile::{
-    Counter, SeriesKind,
+    Counter, NameStyle, SeriesKind, SingleCall,
     session::{CounterDef, CounterId, CounterKind},
 };
 use report::Options;
@@ -121,25 +121,81 @@ fn go_tool_pprof_reads_all_values_names_lines_and_labels() {
     assert!(pprof(&file, &["-raw"]).contains("</script><script>"));
 }
 
-#[test]
-fn speedscope_imports_every_thread() {
+/// What speedscope shows of a file.
+fn speedscope(app: &Path, name: &str, content: &str) -> String {
+    // Its own way to open a local file, as its command line does: a script that hands the content to the importer.
+    let directory = TempDir::new().unwrap();
+    let base64 = base64(content.as_bytes());
+    let script = format!("speedscope.loadFileFromBase64(\"{name}\", \"{base64}\")");
+    let script = write(directory.path(), "shop.js", script);
+    let document =
+        browse(&format!("file://{}#localProfilePath={}", app.join("index.html").display(), script.display()));
+    assert!(!document.contains("Unrecognized format") && !document.contains("Something went wrong"), "{document}");
+    document
+}
+
+/// Where speedscope is.
+fn speedscope_app() -> PathBuf {
     let cache = std::env::var_os("CLRSCOPE_CACHE")
         .map(PathBuf::from)
         .unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").expect("HOME is set")).join(".cache/clrscope"));
     let app = cache.join("apps/speedscope-1.25.0/dist/release");
     assert!(app.join("index.html").exists(), "speedscope is not in {}: run `cargo xtask setup`", app.display());
-    let json = text(&profile(), "speedscope", &Options::default());
+    app
+}
 
-    // Its own way to open a local file, as its command line does: a script that hands the content to the importer.
-    let directory = TempDir::new().unwrap();
-    let base64 = base64(json.as_bytes());
-    let script = format!("speedscope.loadFileFromBase64(\"shop.speedscope.json\", \"{base64}\")");
-    let script = write(directory.path(), "shop.js", script);
-    let url = format!("file://{}#localProfilePath={}", app.join("index.html").display(), script.display());
-    let document = browse(&url);
+/// It reads the Trace Event Format of Chrome and Perfetto, too.
+#[test]
+fn speedscope_imports_single_calls() {
+    let mut profile = profile();
+    let (thread, other) = (profile.tables.threads[0].id, profile.tables.threads[1].id);
+    let function = |index: usize| profile.tables.functions[index].id;
+    let start = profile.start;
+    let call = |function, thread, begun, taken, asynchronous| SingleCall {
+        function,
+        thread,
+        begun: start + begun,
+        taken,
+        failed: taken == 300,
+        asynchronous,
+    };
+    let single = vec![
+        call(function(1), thread, 1_200_100, 300, false),
+        call(function(0), thread, 1_200_000, 5_000_000, false),
+        call(function(1), other, 1_000_000, 9_000, true),
+    ];
+    let names = [0, 1].map(|index| profile.tables.function_name(function(index), NameStyle::FULL));
+    profile.traced.single = single;
+    let json = text(&profile, "chrome", &Options::default());
+    let document =
+        speedscope(&speedscope_app(), &format!("shop.{}", report::exporter("chrome").unwrap().extension), &json);
+    // The first row is the one of the process; its title tells which is shown.
+    assert!(document.contains(&format!("pid {}", profile.info.pid)) || document.contains("Runtime"), "{document}");
+    let file: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let events = file["traceEvents"].as_array().unwrap();
+    let calls: Vec<_> = events.iter().filter(|event| event["cat"] == "call").collect();
+    assert_eq!((&calls[0]["name"], &calls[1]["name"]), (&names[1].clone().into(), &names[0].clone().into()));
+    assert_eq!((&calls[0]["ts"], &calls[0]["dur"]), (&1200.1.into(), &0.3.into()));
+    assert_eq!(calls[0]["args"]["error"], true);
+    assert_eq!(events.iter().filter(|event| event["cat"] == "async call").count(), 2);
+
+    let spans: serde_json::Value = serde_json::from_str(&text(&profile, "otlp", &Options::default())).unwrap();
+    let spans = spans["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap();
+    let inner = spans.iter().find(|span| span["status"]["code"] == 2).unwrap();
+    let outer = spans.iter().find(|span| span["spanId"] == inner["parentSpanId"]).unwrap();
+    assert_eq!(outer["attributes"][0]["value"]["stringValue"], names[0].as_str());
+    assert_eq!(spans.iter().filter(|span| span.get("parentSpanId").is_none()).count(), 2);
+    let unix = u128::from(profile.info.start_unix_ms) * 1_000_000 + 1_200_100;
+    assert_eq!(inner["startTimeUnixNano"], unix.to_string());
+}
+
+#[test]
+fn speedscope_imports_every_thread() {
+    let app = speedscope_app();
+    let json = text(&profile(), "speedscope", &Options::default());
+    let document = speedscope(&app, "shop.speedscope.json", &json);
     // Its title and its tool bar name the profile that is shown: the busiest thread of the first kind.
     assert!(document.contains("cpu · .NET TP Worker (4712)"), "{document}");
-    assert!(!document.contains("Unrecognized format") && !document.contains("Something went wrong"), "{document}");
 
     // Against the schema that is shipped with it, for what its importer does not look at.
     let schema = std::fs::read_to_string(app.join("file-format-schema.json")).unwrap();

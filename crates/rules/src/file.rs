@@ -448,7 +448,7 @@ do = "count"
 name = "all"
 match = "A!A.B<*>.{Load,Save}*(string, int)"
 do = "trace"
-slowest = 0x14
+slowest = 0x0c
 arguments = true
 attributes = ["Trace", "My.*"]
 min-version = "1.2"
@@ -472,7 +472,7 @@ everything = true
         let [count, all] = set.rules() else { panic!("{set:?}") };
         assert_eq!(*count, Rule::new("count", MethodPattern::parse("Load").unwrap(), Action::Count));
         assert_eq!(all.methods.as_str(), "A!A.B<*>.{Load,Save}*(string, int)");
-        assert_eq!(all.action, Action::Trace { slowest: 20, arguments: true });
+        assert_eq!(all.action, Action::Trace { slowest: 12, arguments: true });
         assert_eq!(all.attributes.iter().map(Pattern::as_str).collect::<Vec<_>>(), ["Trace", "My.*"]);
         assert_eq!(all.versions.min, Some(Version([1, 2, 0, 0])));
         assert_eq!(all.versions.max, Some(Version([2, 0, 0, 0])));
@@ -586,7 +586,8 @@ everything = true
         let version = prop::option::of(any::<[u16; 4]>().prop_map(Version));
         let action = prop_oneof![
             Just(Action::Count),
-            (0..=1000u16, any::<bool>()).prop_map(|(slowest, arguments)| Action::Trace { slowest, arguments })
+            (0..=Action::MAX_SLOWEST, any::<bool>())
+                .prop_map(|(slowest, arguments)| Action::Trace { slowest, arguments })
         ];
         let limits = (1u32.., prop::option::of(1..i64::MAX as u64), prop::option::of(1u32..))
             .prop_map(|(one_in, calls, seconds)| Limits { one_in, calls, seconds });

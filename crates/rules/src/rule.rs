@@ -81,7 +81,7 @@ pub enum Action {
 
 impl Action {
     /// Most calls that are kept one by one.
-    pub const MAX_SLOWEST: u16 = 1000;
+    pub const MAX_SLOWEST: u16 = 16;
     /// How many are kept if nobody says.
     pub const USUAL_SLOWEST: u16 = 10;
     /// Calls are timed, and the [usual number](Self::USUAL_SLOWEST) of the slowest is kept without arguments.

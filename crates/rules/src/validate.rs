@@ -60,6 +60,9 @@ pub enum Problem {
     /// Arguments of no call.
     #[error("the arguments of the slowest calls are asked for, but `slowest` is 0; raise it or leave out `arguments`")]
     ArgumentsOfNone,
+    /// Nobody keeps arguments.
+    #[error("`arguments` has no effect: this version keeps times and threads of the slowest calls only")]
+    NoArguments,
     /// Two rules say different things about the same methods.
     #[error("rule `{other}` takes the same methods and does something else with them; remove one, or make them differ")]
     Conflict {
@@ -103,9 +106,11 @@ impl Problem {
     #[must_use]
     pub const fn severity(&self) -> Severity {
         match self {
-            Self::Duplicate { .. } | Self::NeverReached { .. } | Self::AllExcluded { .. } | Self::Unlikely { .. } => {
-                Severity::Warning
-            }
+            Self::Duplicate { .. }
+            | Self::NeverReached { .. }
+            | Self::AllExcluded { .. }
+            | Self::Unlikely { .. }
+            | Self::NoArguments => Severity::Warning,
             _ => Severity::Error,
         }
     }
@@ -195,9 +200,10 @@ fn alone(rule: &Rule, tell: &mut impl FnMut(Problem)) {
     }
     match rule.action {
         Action::Trace { slowest, .. } if slowest > Action::MAX_SLOWEST => {
-            tell(Problem::OutOfRange { option: "slowest", expected: "from 0 to 1000" });
+            tell(Problem::OutOfRange { option: "slowest", expected: "from 0 to 16" });
         }
         Action::Trace { slowest: 0, arguments: true } => tell(Problem::ArgumentsOfNone),
+        Action::Trace { arguments: true, .. } => tell(Problem::NoArguments),
         Action::Trace { .. } | Action::Count => {}
     }
     for methods in rule.exclude.iter().chain([&rule.methods]) {
@@ -278,7 +284,7 @@ mod tests {
     fn numbers_have_ranges() {
         let mut one = rule("a", "A.B");
         one.limits = Limits { one_in: 0, calls: Some(0), seconds: Some(0) };
-        one.action = Action::Trace { slowest: 1001, arguments: true };
+        one.action = Action::Trace { slowest: 17, arguments: true };
         let found = problems(vec![one.clone()], &[]);
         assert_eq!(found.len(), 4);
         assert!(found.iter().all(|problem| matches!(problem, Problem::OutOfRange { .. })));

@@ -182,6 +182,8 @@ pub enum SessionRecord {
     Rewritten(RewrittenMethod),
     /// The runtime has compiled a new body.
     Recompiled(RecompiledMethod),
+    /// Single calls of instrumented methods: the slowest, or all.
+    SingleCalls(Vec<SingleCall>),
 }
 
 /// What survived one collection, and what held the young ones among it.
@@ -760,6 +762,23 @@ pub struct TracedMethod {
     pub longest: u64,
     /// How many of them fell into which bucket of ticks: one each below 16, then 16 for each doubling.
     pub buckets: Vec<(u16, u64)>,
+}
+
+/// A call of an instrumented method that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SingleCall {
+    /// As in [`InstrumentedMethod::slot`].
+    pub slot: u32,
+    /// The thread on which it ended.
+    pub thread: ThreadId,
+    /// When it began.
+    pub begun: Nanos,
+    /// How long it took.
+    pub taken: Nanos,
+    /// Whether it ended by an exception.
+    pub failed: bool,
+    /// Whether it is the call of an asynchronous method, to the end of its task.
+    pub asynchronous: bool,
 }
 
 /// Something that the process counts about itself.

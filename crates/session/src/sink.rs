@@ -105,6 +105,7 @@ impl Sink for LiveSink {
             | SessionRecord::Pause(_)
             | SessionRecord::Survivors(_)
             | SessionRecord::Traced(_)
+            | SessionRecord::SingleCalls(_)
             | SessionRecord::Observer(_) => match sender.try_send(record.clone()) {
                 Ok(()) => false,
                 Err(TrySendError::Full(_)) => {

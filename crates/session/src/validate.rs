@@ -196,6 +196,7 @@ impl Validator {
             SessionRecord::Instrumented(method) => self.function(method.function),
             SessionRecord::Rewritten(method) => self.function(method.function),
             SessionRecord::Recompiled(method) => self.function(method.function),
+            SessionRecord::SingleCalls(calls) => calls.iter().try_for_each(|call| self.thread(call.thread)),
             SessionRecord::PoolEvent(_)
             | SessionRecord::Traced(_)
             | SessionRecord::AllocationWindow(_)

@@ -48,6 +48,7 @@ enum Seed {
     Look(u64, Vec<(u64, u32, u32, u64, u8, bool)>),
     Pool(u64, u32, Option<String>),
     AllocationWindow([u64; 4]),
+    SingleCalls(Vec<(u32, u64, u64, bool)>),
     Counter(String, bool),
     Compilations(u64, Vec<(u64, u32, u32, u64, u8, bool)>),
     Precompiled(u64, u64),
@@ -83,6 +84,7 @@ fn seed() -> impl Strategy<Value = Seed> {
         (any::<u64>(), any::<u32>(), any::<Option<String>>()).prop_map(|(t, n, r)| Seed::Pool(t, n, r)),
         ("\\PC{0,20}", any::<bool>()).prop_map(|(n, r)| Seed::Counter(n, r)),
         any::<[u64; 4]>().prop_map(Seed::AllocationWindow),
+        prop::collection::vec(any::<(u32, u64, u64, bool)>(), 0..5).prop_map(Seed::SingleCalls),
         (any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(s, r)| Seed::Compilations(s, r)),
         (any::<u64>(), any::<u64>()).prop_map(|(f, m)| Seed::Precompiled(f, m)),
         ("\\PC{0,20}", any::<u32>(), any::<Option<u64>>(), any::<bool>())
@@ -403,6 +405,19 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                     counts: counts.into_iter().map(|(objects, bytes)| (TypeId(types - 1), objects, bytes)).collect(),
                 })
             }
+            Seed::SingleCalls(calls) if threads > 0 => SessionRecord::SingleCalls(
+                calls
+                    .into_iter()
+                    .map(|(slot, begun, taken, failed)| SingleCall {
+                        slot,
+                        thread: ThreadId(slot % threads),
+                        begun,
+                        taken,
+                        failed,
+                        asynchronous: !failed,
+                    })
+                    .collect(),
+            ),
             Seed::AllocationWindow([start, end, followed_from, followed_to]) => {
                 SessionRecord::AllocationWindow(AllocationWindow { start, end, followed_from, followed_to })
             }
@@ -492,6 +507,7 @@ fn mixed() -> Vec<SessionRecord> {
     seeds.extend([
         Seed::Allocations(90, (0..9).map(row).collect()),
         Seed::AllocationWindow([91, 99, 92, 95]),
+        Seed::SingleCalls(vec![(3, 90, 4, true), (0, 91, 400, false)]),
         Seed::Contentions(91, (0..9).map(row).collect()),
         Seed::Look(92, (0..9).map(row).collect()),
         Seed::Pool(93, 7, Some("Starvation".into())),

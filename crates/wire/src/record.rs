@@ -158,6 +158,8 @@ pub enum Record {
         /// Why it could not.
         failed: Option<String>,
     },
+    /// Single calls of instrumented methods: the slowest, or all, as the session asked.
+    SingleCalls(Vec<SingleCall>),
 }
 
 /// A new body for a method: for each that a rule takes one, and one more for the state machine of an asynchronous one.
@@ -246,6 +248,23 @@ pub struct TracedMethod {
     pub longest: u64,
     /// How many of them fell into which bucket of ticks: one each below 16, then 16 for each doubling.
     pub buckets: Vec<(u16, u64)>,
+}
+
+/// A call of an instrumented method that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SingleCall {
+    /// As in [`Instrumented::slot`].
+    pub slot: u32,
+    /// The thread on which it ended, by its number in the target's own namespace.
+    pub os_tid: u32,
+    /// When it began.
+    pub begun: Nanos,
+    /// How long it took.
+    pub taken: Nanos,
+    /// Whether it ended by an exception.
+    pub failed: bool,
+    /// Whether it is the call of an asynchronous method, to the end of its task.
+    pub asynchronous: bool,
 }
 
 /// A collection whose survivors were told.

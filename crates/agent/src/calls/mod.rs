@@ -36,7 +36,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use tree::{Tree, TreeKind};
+pub use tree::{Tree, TreeKind};
 use wire::{LogLevel, SessionConfig};
 
 /// Most trees at a time.
@@ -56,7 +56,6 @@ static WITHOUT_TREE: AtomicU64 = AtomicU64::new(0);
 thread_local! {
     // Without destructors: those would keep the library mapped after a detach.
     static CROSSINGS: Cell<*const Tree> = const { Cell::new(null()) };
-    static TRACED: Cell<*const Tree> = const { Cell::new(null()) };
     /// The function that an exception is leaving.
     static UNWINDING: Cell<FunctionId> = const { Cell::new(FunctionId(0)) };
 }
@@ -177,21 +176,14 @@ pub fn crossed(function: Option<FunctionId>, to_managed: bool, calls: bool) {
     }
 }
 
-/// Does something with this thread's tree of rewritten methods. Not in code that may hold a lock: the tree is made if need be.
-pub fn with_traced(then: impl FnOnce(&Tree)) {
-    let place = TRACED.try_with(Cell::as_ptr).unwrap_or(null_mut());
-    // SAFETY: it is this thread's own place, or null.
-    if let Some(tree) = unsafe { tree_at(place, TreeKind::Traced) } {
-        then(tree);
-    }
-}
-
 /// Now, in the ticks that trees count.
+#[inline]
 pub fn ticks() -> u64 {
     arch::ticks()
 }
 
 /// What trees know a rewritten method by.
+#[inline]
 pub fn key_of_slot(slot: u32) -> u64 {
     key_of(slot.saturating_add(1))
 }
@@ -207,11 +199,12 @@ fn crossed_of_key(key: u64) -> (Option<FunctionId>, bool) {
     (FunctionId((key & !3) as usize).non_null(), key & 1 != 0)
 }
 
-/// The tree of this thread, which is made if need be.
+/// The tree of this thread, which is made if need be: not in code that may hold a lock.
 ///
 /// # Safety
 /// The place is null, or this thread's own one for trees of this kind.
-unsafe fn tree_at(place: *mut *const Tree, kind: TreeKind) -> Option<&'static Tree> {
+#[inline]
+pub unsafe fn tree_at(place: *mut *const Tree, kind: TreeKind) -> Option<&'static Tree> {
     if place.is_null() {
         return None;
     }
@@ -226,6 +219,7 @@ unsafe fn tree_at(place: *mut *const Tree, kind: TreeKind) -> Option<&'static Tr
     unsafe { tree.as_ref() }
 }
 
+#[cold]
 fn new_tree(kind: TreeKind) -> *const Tree {
     let free = |slot: &&AtomicPtr<Tree>| slot.load(Relaxed).is_null();
     // There are more slots than threads of most programs: no use in making one that has no place.

@@ -175,6 +175,7 @@ impl Tree {
     }
 
     /// Gives the time since the last one to the node that runs.
+    #[inline]
     fn charge(&self, now: u64) {
         let spent = now.wrapping_sub(self.last.swap_relaxed(now));
         if let Some(node) = self.nodes.get(self.running().0) {
@@ -203,10 +204,12 @@ impl Tree {
     }
 
     /// The same for one that tells also when an exception leaves it, so that no frame is left unnoticed.
+    #[inline]
     pub fn enter_told(&self, key: u64, now: u64) {
         self.enter_if(key, 0, now, |_| false);
     }
 
+    #[inline]
     fn enter_if(&self, key: u64, sp: u64, now: u64, is_left: impl Fn(&Frame) -> bool) {
         self.charge(now);
         let top = self.leave_while(is_left);
@@ -240,6 +243,7 @@ impl Tree {
     }
 
     /// The innermost call of a method returns, and what it called; nothing happens where it is not being called.
+    #[inline]
     pub fn leave_key(&self, key: u64, now: u64) {
         let mut at = self.top.load(Relaxed);
         while at as usize > offset_of!(Tree, frames) {
@@ -266,8 +270,19 @@ impl Tree {
     }
 
     /// Index of a node, which is made if need be; `None` if there is no room.
+    #[inline]
     fn child(&self, parent: usize, key: u64) -> Option<usize> {
         let remembered = self.nodes.get(parent)?.children.get((key >> 2) as usize % REMEMBERED)?;
+        let index = index_of(remembered.load(Relaxed));
+        // The root, which stands for none, has no key.
+        if self.nodes.get(index).is_some_and(|node| node.key.load(Relaxed) == key) {
+            return Some(index);
+        }
+        self.look_up(parent, key, remembered)
+    }
+
+    #[cold]
+    fn look_up(&self, parent: usize, key: u64, remembered: &AtomicU32) -> Option<usize> {
         let mixed = (key ^ (parent as u64).rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut slot = (mixed >> 32) as usize % SLOTS;
         loop {
@@ -318,10 +333,12 @@ trait OneWriter {
 }
 
 impl OneWriter for AtomicU64 {
+    #[inline]
     fn add_relaxed(&self, amount: u64) {
         self.store(self.load(Relaxed).wrapping_add(amount), Relaxed);
     }
 
+    #[inline]
     fn swap_relaxed(&self, value: u64) -> u64 {
         let before = self.load(Relaxed);
         self.store(value, Relaxed);

@@ -205,6 +205,7 @@ pub fn set_hooks(info: &ProfilerInfo) -> Result<(), String> {
 }
 
 /// Now, in ticks.
+#[inline]
 pub fn ticks() -> u64 {
     // SAFETY: every x86-64 processor has the instruction.
     unsafe { std::arch::x86_64::_rdtsc() }

@@ -7,7 +7,6 @@ use crate::{
     recording::{self, RecordingArgs},
     traced::rules::TraceArgs,
 };
-use profilers::Selection;
 use recorder::{RecordError, Recording, Summary};
 use std::{
     ffi::OsString,
@@ -66,7 +65,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let mut options = args.recording.options(args.duration, Some(output), false);
     if !args.trace.is_empty() || args.traced.has_file() {
         options.instrument = Some(args.traced.rules(&args.trace)?);
-        options.profilers.push(Selection::parse(if args.event_log.is_some() { "trace:il=yes" } else { "trace" })?);
+        options.profilers.push(args.traced.profiler(args.event_log.is_some())?);
     }
     run_command(&args.command, options, |summary| finish(args, summary))
 }

@@ -22,8 +22,8 @@ use std::{
 const STAYS: &str = "note: .NET never lets go of a profiler that can rewrite methods: the agent stays in the process until that ends, \
     idle once this command is over";
 
-/// What is recorded for an event log.
-const LOGGED: &str = "trace:il=yes,jit,loads";
+/// What is recorded for an event log, too.
+const LOGGED: &str = "jit,loads";
 
 /// Count and time the calls of chosen methods of a running process
 ///
@@ -69,17 +69,24 @@ pub struct Args {
 
 pub fn run(args: &Args) -> anyhow::Result<Code> {
     let rules = args.what.rules(&args.patterns)?;
+    if args.what.keeps_each_call() && args.output.is_none() {
+        return Err(failure(Code::Usage, "--each-call needs a session file to keep the calls in: -o FILE".to_owned()));
+    }
     let process = diagnostics::find(&args.target)?;
     if !args.json && !args.dry_run {
         console::say(STAYS);
     }
     let file = SessionFile::new(args.output.as_deref(), format!("trace.{}", session::EXTENSION))?;
+    let logged = args.event_log.is_some();
+    let mut profilers = Vec::new();
+    if args.dry_run {
+        profilers.push(Selection::parse("trace:dry=yes")?);
+    } else {
+        profilers.push(args.what.profiler(logged)?);
+        profilers.extend(if logged { Selection::parse_list(LOGGED)? } else { Vec::new() });
+    }
     let options = RecordOptions {
-        profilers: Selection::parse_list(match (args.dry_run, &args.event_log) {
-            (true, _) => "trace:dry=yes",
-            (false, None) => "trace",
-            (false, Some(_)) => LOGGED,
-        })?,
+        profilers,
         rate_hz: 100,
         engine: EngineChoice::Auto,
         duration: args.time,

@@ -1,7 +1,7 @@
 //! Calls of instrumented methods, for programs; the text is made of the same.
 
 use profile::session::InstrumentState;
-use profile::{CallTree, NameStyle, Profile, TracedMethod, TreeOptions};
+use profile::{CallTree, NameStyle, Profile, SingleCall, TracedMethod, TreeOptions};
 use recorder::Summary;
 use serde::Serialize;
 
@@ -46,6 +46,18 @@ pub struct Method {
     pub max_ns: Option<u64>,
     /// Buckets that hold calls, from and to in nanoseconds, and how many.
     pub histogram: Vec<(u64, u64, u64)>,
+    /// The slowest calls, the slowest first: at most 16.
+    pub slowest: Vec<Slow>,
+}
+
+/// One of the slowest calls.
+#[derive(Debug, Serialize)]
+pub struct Slow {
+    pub ns: u64,
+    /// When it began, from the start of the recording.
+    pub time_ns: u64,
+    pub thread: String,
+    pub error: bool,
 }
 
 /// A method by its name.
@@ -102,7 +114,7 @@ impl Report {
             process: profile.info.process_name.clone(),
             seconds: traced.time().as_secs_f64(),
             dry_run,
-            methods: traced.called().into_iter().map(|method| Method::of(method, name(method))).collect(),
+            methods: traced.called().into_iter().map(|method| Method::of(profile, method)).collect(),
             not_called,
             refused,
             tree: tree(profile),
@@ -114,11 +126,11 @@ impl Report {
 }
 
 impl Method {
-    fn of(method: &TracedMethod, name: String) -> Self {
+    fn of(profile: &Profile, method: &TracedMethod) -> Self {
         let calls = &method.calls;
         let nanos = |time: Option<f64>| time.map(|time| time.round() as u64);
         Self {
-            method: name,
+            method: profile.tables.function_name(method.function, NameStyle::FULL),
             rule: method.rule.clone(),
             calls: calls.calls,
             timed: calls.timed,
@@ -133,6 +145,18 @@ impl Method {
                 .histogram()
                 .map(|(from, to, count)| (from.round() as u64, to.round() as u64, count))
                 .collect(),
+            slowest: method.slowest.iter().map(|call| Slow::of(profile, call)).collect(),
+        }
+    }
+}
+
+impl Slow {
+    fn of(profile: &Profile, call: &SingleCall) -> Self {
+        Self {
+            ns: call.taken,
+            time_ns: call.begun.saturating_sub(profile.start),
+            thread: profile.tables.thread_name(call.thread),
+            error: call.failed,
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::{
     console,
     exit::{Code, failure},
 };
+use profilers::Selection;
 use rules::{Action, Limits, MethodPattern, Problem, Rule, RuleSet, Severity};
 use std::{fs, path::PathBuf};
 
@@ -25,12 +26,30 @@ pub struct TraceArgs {
     /// Time one of so many calls; all are counted
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     one_in: u32,
+    /// Keep every timed call, not only the slowest: with -o, for `clrscope report -f chrome` (Perfetto) and `-f otlp` (spans)
+    #[arg(long, conflicts_with = "count")]
+    each_call: bool,
     /// Allow a pattern that takes every method of every assembly
     #[arg(long)]
     everything: bool,
 }
 
 impl TraceArgs {
+    /// The profiler with what it was asked for, and with the code of methods for an event log.
+    pub fn profiler(&self, logged: bool) -> anyhow::Result<Selection> {
+        Ok(Selection::parse(match (self.each_call, logged) {
+            (false, false) => "trace",
+            (true, false) => "trace:each=yes",
+            (false, true) => "trace:il=yes",
+            (true, true) => "trace:each=yes:il=yes",
+        })?)
+    }
+
+    /// Whether every call is to be kept.
+    pub const fn keeps_each_call(&self) -> bool {
+        self.each_call
+    }
+
     /// Whether a file of rules is named.
     pub const fn has_file(&self) -> bool {
         self.rules.is_some()

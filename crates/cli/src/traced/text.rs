@@ -11,6 +11,8 @@ const BAR: u64 = 40;
 const ROWS: usize = 12;
 /// How many methods have their histogram shown.
 const HISTOGRAMS: usize = 3;
+/// How many of the slowest calls are shown.
+const SLOWEST: usize = 10;
 /// Depth of the tree that is shown.
 const DEEPEST: u32 = 24;
 
@@ -35,6 +37,7 @@ pub fn of(report: &Report, top: usize, width: Option<usize>) -> String {
     for method in report.methods.iter().filter(|method| method.timed > 1).take(HISTOGRAMS) {
         histogram(&mut text, method);
     }
+    slowest(&mut text, report, width);
     tree(&mut text, report, top);
     if !report.not_called.is_empty() {
         let _ = writeln!(text, "\nNot called in this time: {}", counted(report.not_called.len() as u64, "method"));
@@ -96,6 +99,27 @@ fn histogram(text: &mut String, method: &Method) {
         let _ =
             writeln!(text, "  {:>9} – {:<9} {:<40} {}", duration(from), duration(to), "█".repeat(bar), count(calls));
     }
+}
+
+/// The slowest calls of all methods, where there is more than one of any.
+fn slowest(text: &mut String, report: &Report, width: Option<usize>) {
+    if report.methods.iter().all(|method| method.timed <= 1) {
+        return;
+    }
+    let calls = report.methods.iter().flat_map(|method| method.slowest.iter().map(move |call| (method, call)));
+    let mut calls: Vec<_> = calls.collect();
+    calls.sort_by_key(|(_, call)| std::cmp::Reverse(call.ns));
+    let rows = calls.iter().take(SLOWEST).map(|(method, call)| {
+        vec![
+            duration(call.ns),
+            format!("{:.3} s", call.time_ns as f64 / 1e9),
+            if call.error { "error" } else { "" }.to_owned(),
+            printable(&call.thread),
+            printable(&method.method),
+        ]
+    });
+    text.push('\n');
+    text.push_str(&table(&["SLOWEST", "FROM", "", "THREAD", "METHOD"], &rows.collect::<Vec<_>>(), width));
 }
 
 fn tree(text: &mut String, report: &Report, top: usize) {

@@ -23,8 +23,8 @@ use rustix::time::{ClockId, clock_gettime};
 use session::{
     CounterDef, CounterId, CounterKind, EndReason, ExceptionSample, HeapEnd, IlBody, InstrumentState,
     InstrumentedMethod, LiveSink, ObserverStatus, PoolChange, PoolEvent, PrecompiledCount, RecompiledMethod,
-    RewrittenMethod, SampleBatch, SessionEnd, SessionError, SessionInfo, SessionRecord, SessionWriter, Sink, StackId,
-    Tee, ThreadId, ThreadLook, ThreadSeen, ThreadState, TracedCalls, TracedMethod,
+    RewrittenMethod, SampleBatch, SessionEnd, SessionError, SessionInfo, SessionRecord, SessionWriter, SingleCall,
+    Sink, StackId, Tee, ThreadId, ThreadLook, ThreadSeen, ThreadState, TracedCalls, TracedMethod,
 };
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -616,6 +616,7 @@ impl Pump {
                 self.stage(&format!("tracing {methods} method{}", if methods == 1 { "" } else { "s" }));
             }
             Record::Traced(calls) => self.traced(calls),
+            Record::SingleCalls(calls) => self.single_calls(&calls),
             Record::RulesEnded => self.rules_ended = true,
             Record::AllocatedObjects(allocated) => self.allocated(allocated),
             Record::RuntimeWork(work) => self.runtime_work(work),
@@ -815,6 +816,25 @@ impl Pump {
         });
         let (time, ticks_per_second) = (calls.time, calls.ticks_per_second);
         self.write(&SessionRecord::Traced(TracedCalls { time, ticks_per_second, methods: methods.collect() }));
+    }
+
+    fn single_calls(&mut self, calls: &[wire::SingleCall]) {
+        let target = &self.sources.target;
+        let definitions = &mut self.definitions;
+        let calls = calls.iter().map(|call| {
+            let os_tid = target.host_tid(call.os_tid);
+            SingleCall {
+                slot: call.slot,
+                thread: definitions.thread_or_ended(os_tid, || target.thread_name(os_tid)),
+                begun: call.begun,
+                taken: call.taken,
+                failed: call.failed,
+                asynchronous: call.asynchronous,
+            }
+        });
+        let calls = calls.collect();
+        self.write_definitions();
+        self.write(&SessionRecord::SingleCalls(calls));
     }
 
     fn allocated(&mut self, allocated: AllocatedObjects) {
