@@ -175,23 +175,25 @@ impl Instrumentation {
         lock(&self.untold).bytes
     }
 
-    /// Keeps an event, if there is room or it is a small one that must not be lost.
-    fn tell(&self, event: Told, bytes: usize, must: bool) -> Result<(), Told> {
+    /// Whether so much more may wait. What is larger than all the room may, if it is alone.
+    fn has_room(&self, bytes: usize) -> bool {
+        let held = lock(&self.untold).bytes;
+        held == 0 || held + bytes <= MOST_UNTOLD
+    }
+
+    fn tell(&self, event: Told, bytes: usize) {
         let mut untold = lock(&self.untold);
-        if !must && untold.bytes > 0 && untold.bytes + bytes > MOST_UNTOLD {
-            return Err(event);
-        }
         untold.bytes += bytes;
         untold.events.push_back(event);
-        Ok(())
     }
 
     /// The runtime has compiled a new body, or could not. Called in a callback: waits for nobody.
     pub fn recompiled(&self, manager: &Manager, function: FunctionId, failed: Option<String>) {
-        let Some((module, method)) = manager.method_of(function) else { return };
-        let event = Told { time: clock::monotonic(), module, method, what: What::Recompiled(failed) };
-        if self.tell(event, EVENT_SIZE, false).is_err() {
+        if !self.has_room(EVENT_SIZE) {
             lock(&self.untold).lost += 1;
+        } else if let Some((module, method)) = manager.method_of(function) {
+            let event = Told { time: clock::monotonic(), module, method, what: What::Recompiled(failed) };
+            self.tell(event, EVENT_SIZE);
         }
     }
 
@@ -295,7 +297,6 @@ fn one(agent: &Agent, manager: &Manager, module: ModuleId, rules: &RuleSet, dry:
 
 /// Keeps the bodies of a method for the writer, and waits a while if that has not come to the ones before.
 fn tell_rewritten(agent: &Agent, rewritten: &Rewritten<'_>) {
-    let instrumentation = &agent.instrumentation;
     let il = |body: &instrument::Body<'_>| {
         let text = (body.bytes.len() <= Il::MOST_BYTES).then(|| body.text(Il::MOST_TEXT)).flatten()?;
         Some(Il { bytes: body.bytes.to_vec(), text })
@@ -307,28 +308,27 @@ fn tell_rewritten(agent: &Agent, rewritten: &Rewritten<'_>) {
     });
     let size = |il: &Il| il.bytes.len() + il.text.len();
     let bytes = EVENT_SIZE + bodies.as_ref().map_or(0, |(before, after)| size(before) + size(after));
-    let event = |bodies| Told {
-        time: clock::monotonic(),
-        module: rewritten.method.module,
-        method: rewritten.body_of,
-        what: What::Rewritten(
-            Arc::clone(&rewritten.method.rule_name),
-            rewritten.method.slot.unwrap_or_default(),
-            bodies,
-        ),
+    let (bodies, bytes) = match waits_for_room(agent, bytes) {
+        true => (bodies, bytes),
+        false => (Err("too many bodies at a time".to_owned()), EVENT_SIZE),
     };
+    let (method, rule) = (rewritten.method, Arc::clone(&rewritten.method.rule_name));
+    let what = What::Rewritten(rule, method.slot.unwrap_or_default(), bodies);
+    let event = Told { time: clock::monotonic(), module: method.module, method: rewritten.body_of, what };
+    agent.instrumentation.tell(event, bytes);
+}
+
+/// Waits a while for the writer. Whether there is room in the end.
+fn waits_for_room(agent: &Agent, bytes: usize) -> bool {
     let deadline = clock::monotonic() + ROOM_LIMIT;
-    let mut next = event(bodies);
-    while let Err(refused) = instrumentation.tell(next, bytes, false) {
-        agent.wake.wake();
+    while !agent.instrumentation.has_room(bytes) {
         if agent.phase() == crate::agent::Phase::Stopping || clock::monotonic() > deadline {
-            let left_out = event(Err("too many bodies at a time".to_owned()));
-            let _ = instrumentation.tell(left_out, EVENT_SIZE, true);
-            return;
+            return false;
         }
-        next = refused;
+        agent.wake.wake();
         clock::sleep_until(clock::monotonic() + 1_000_000);
     }
+    true
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
