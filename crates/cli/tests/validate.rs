@@ -156,7 +156,9 @@ fn a_launch_is_logged_from_the_start_and_sessions_are_logs() {
         let of = |kind: &'static str, name: &'static str| {
             log_of.iter().find(move |event| event["event"] == kind && event["name"].as_str().unwrap().starts_with(name))
         };
-        assert_eq!(of("load", "caller").unwrap()["outcome"], "loaded", "{runtime}");
+        // .NET Core 3.1 runs before its events can be listened to.
+        let loaded = if runtime.major() > 3 { "caller" } else { "System." };
+        assert_eq!(of("load", loaded).unwrap()["outcome"], "loaded", "{runtime}");
         assert!(of("jit", "Clrscope.Samples.Caller.Fib(").unwrap()["tier"].is_string(), "{runtime}");
         assert!(
             of("exception", "Clrscope.Samples.").unwrap()["thrown_at"].as_str().unwrap().contains("Caller."),
