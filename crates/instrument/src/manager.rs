@@ -57,8 +57,10 @@ pub struct Change {
 struct Installed {
     /// The method that this is done for: itself, or the asynchronous one whose machine it runs.
     method: Method,
-    /// The new body and its map. The runtime may ask for them more than once.
-    prepared: Arc<Prepared>,
+    /// `MoveNext` of its state machine, if that is rewritten as well.
+    machine: Option<MethodDef>,
+    /// The new body and its map, once the runtime has asked for them. It may do so more than once.
+    prepared: Option<Arc<Prepared>>,
 }
 
 type Prepared = (Vec<u8>, Vec<COR_IL_MAP>);
@@ -86,6 +88,8 @@ pub struct Manager {
     asks_for_unloaded: bool,
     /// Held for a look only: callbacks wait for it.
     known: Mutex<Known>,
+    /// Modules with methods that are instrumented. Each is held while one body is made.
+    scopes: Mutex<HashMap<ModuleId, Arc<Mutex<Scope>>>>,
 }
 
 impl Manager {
@@ -104,11 +108,13 @@ impl Manager {
             tasks_have_ids: OnceLock::new(),
             asks_for_unloaded: major >= 8,
             known: Mutex::default(),
+            scopes: Mutex::default(),
         }
     }
 
     /// Gives back what it holds of the runtime, for an agent that leaves.
     pub fn forget(&self) {
+        lock(&self.scopes).clear();
         self.names.forget_all();
     }
 
@@ -119,8 +125,10 @@ impl Manager {
     }
 
     /// Instruments what rules take in these modules. What they do not take stays as it is, also where it is instrumented.
-    /// With `dry` nothing is changed: new bodies are made and proved, and thrown away. Else `see`, if there is one, is shown
-    /// each new body before the runtime is asked to use it.
+    /// With `dry` nothing is changed. Else `see`, if there is one, is shown each new body before the runtime is asked to use it.
+    ///
+    /// New bodies are made and proved, and thrown away. They are made again when the runtime compiles them: a program calls few of its methods,
+    /// and every addition to metadata is searched for in all that there is, while the program waits to read it. Those that `see` is shown are kept.
     ///
     /// To be called on an own thread, never in a callback.
     pub fn apply(
@@ -140,7 +148,7 @@ impl Manager {
             let scope = match self.refusal_of(module) {
                 Some(refusal) => Err(refusal),
                 None if dry => Scope::look(&self.info, module),
-                None => Scope::open(&self.info, module),
+                None => self.open(module).and_then(|()| Scope::look(&self.info, module)),
             };
             // What runs for an asynchronous method is not a method of its own.
             let is_timed = |found: &&Found| template(rules, found.rule) == Template::Time && found.refusal.is_none();
@@ -164,6 +172,14 @@ impl Manager {
             changes.append(&mut asked);
         }
         changes
+    }
+
+    /// Opens a module for additions, unless it is.
+    fn open(&self, module: ModuleId) -> Result<(), Refusal> {
+        if let Entry::Vacant(free) = lock(&self.scopes).entry(module) {
+            free.insert(Arc::new(Mutex::new(Scope::open(&self.info, module)?)));
+        }
+        Ok(())
     }
 
     /// Why no method of a module can be instrumented.
@@ -191,41 +207,57 @@ impl Manager {
         let template = template(rules, found.rule);
         let rule_name = rules.rules().get(found.rule).map_or("", |rule| &rule.name).into();
         let mut method = Method { module, method: found.method, rule: found.rule, rule_name, slot: None, template };
-        let bodies = match self.bodies(&mut method, &found, scope) {
-            Ok(bodies) => bodies,
-            Err(refusal) => return Change { method, state: State::Refused(refusal) },
-        };
+        let machine = found.machine.filter(|_| template == Template::Time);
+        if let Err(refusal) = self.prove(&mut method, &found, machine, scope) {
+            return Change { method, state: State::Refused(refusal) };
+        }
         if dry {
             return Change { method, state: State::Possible };
         }
-        if let (Some(see), Ok(scope)) = (see, scope) {
-            for ((_, body_of), (after, _)) in &bodies {
-                let Ok(before) = self.info.il_function_body(module, *body_of) else { continue };
-                let body = |bytes| Body { bytes, scope, probes: &self.probes };
-                see(Rewritten { method: &method, body_of: *body_of, before: body(before), after: body(after) });
-            }
-        }
+        let (own, of_machine) = see.and_then(|see| self.show(&method, machine, see)).unwrap_or_default();
         let mut known = self.known();
-        for (key, prepared) in bodies {
-            known.installed.insert(key, Installed { method: method.clone(), prepared: Arc::new(prepared) });
-            asked.push(key);
+        for (of, prepared) in [(Some(found.method), own), (machine, of_machine)] {
+            let Some(of) = of else { continue };
+            known.installed.insert((module, of), Installed { method: method.clone(), machine, prepared });
+            asked.push((module, of));
         }
         Change { method, state: State::Requested }
     }
 
-    /// The new bodies for a method: its own, and that of its state machine if it is asynchronous.
-    fn bodies(
+    /// Makes the bodies that the runtime will get, and shows them.
+    fn show(
+        &self,
+        method: &Method,
+        machine: Option<MethodDef>,
+        see: &dyn Fn(Rewritten<'_>),
+    ) -> Option<(Option<Arc<Prepared>>, Option<Arc<Prepared>>)> {
+        let scope = lock(&self.scopes).get(&method.module).map(Arc::clone)?;
+        let scope = lock(&scope);
+        let (own, of_machine) = self.bodies(&scope, method, machine, method.slot?).ok()?;
+        let shown = |body_of: MethodDef, after: &Edited| {
+            let after = prepared(after).ok()?;
+            let before = self.info.il_function_body(method.module, body_of).ok()?;
+            let body = |bytes| Body { bytes, scope: &scope, probes: &self.probes };
+            see(Rewritten { method, body_of, before: body(before), after: body(&after.0) });
+            Some(Arc::new(after))
+        };
+        let of_machine = machine.zip(of_machine.as_ref()).and_then(|(machine, after)| shown(machine, after));
+        Some((shown(method.method, &own), of_machine))
+    }
+
+    /// Gives a method its slot, if it can be instrumented.
+    fn prove(
         &self,
         method: &mut Method,
         found: &Found,
+        machine: Option<MethodDef>,
         scope: Result<&Scope, &Refusal>,
-    ) -> Result<Vec<(Key, Prepared)>, Refusal> {
+    ) -> Result<(), Refusal> {
         if let Some(refusal) = &found.refusal {
             return Err(refusal.clone());
         }
         let scope = scope.map_err(Refusal::clone)?;
         let module = method.module;
-        let machine = found.machine.filter(|_| method.template == Template::Time);
         let slot = {
             let mut known = self.known();
             let mut keys = [Some(found.method), machine].into_iter().flatten().map(|of| (module, of));
@@ -234,23 +266,54 @@ impl Manager {
             }
             known.slot((module, found.method)).ok_or(Refusal::TooMany(Self::MOST))?
         };
+        if machine.is_some() && !self.tasks_have_ids() {
+            return Err(Refusal::TrimmedTask);
+        }
+        self.bodies(scope, method, machine, slot)?;
+        method.slot = Some(slot);
+        Ok(())
+    }
+
+    /// The new body of a method, and that of its state machine if it is asynchronous.
+    fn bodies(
+        &self,
+        scope: &Scope,
+        method: &Method,
+        machine: Option<MethodDef>,
+        slot: u32,
+    ) -> Result<(Edited, Option<Edited>), Refusal> {
         let signature = |of| Ok::<_, Refusal>(scope.metadata().method_into(of, &mut String::new())?.signature);
-        let source =
-            |of| Ok::<_, Refusal>(Source { body: self.info.il_function_body(module, of)?, signature: signature(of)? });
-        let own = source(found.method)?;
-        let bodies = match machine {
-            Some(_) if !self.tasks_have_ids() => return Err(Refusal::TrimmedTask),
+        let source = |of| {
+            Ok::<_, Refusal>(Source { body: self.info.il_function_body(method.module, of)?, signature: signature(of)? })
+        };
+        let own = source(method.method)?;
+        match machine {
             Some(machine) => {
                 let both = asynchronous::rewrite(scope, own, source(machine)?, slot, &self.probes)?;
-                vec![((module, found.method), prepared(&both.method)?), ((module, machine), prepared(&both.machine)?)]
+                Ok((both.method, Some(both.machine)))
             }
-            None => {
-                let edited = rewrite(scope, own.body, own.signature, method.template, slot, &self.probes)?;
-                vec![((module, found.method), prepared(&edited)?)]
-            }
+            None => Ok((rewrite(scope, own.body, own.signature, method.template, slot, &self.probes)?, None)),
+        }
+    }
+
+    /// What the runtime is to use; `None` for a method that is not instrumented.
+    fn prepared(&self, key: Key) -> Result<Option<Arc<Prepared>>, Refusal> {
+        let (method, machine) = match self.known().installed.get(&key) {
+            Some(Installed { prepared: Some(prepared), .. }) => return Ok(Some(Arc::clone(prepared))),
+            Some(installed) => (installed.method.clone(), installed.machine),
+            // Reverted in the meantime, or one that had another one inlined.
+            None => return Ok(None),
         };
-        method.slot = Some(slot);
-        Ok(bodies)
+        let scope = lock(&self.scopes).get(&key.0).map(Arc::clone);
+        let (Some(scope), Some(slot)) = (scope, method.slot) else { return Ok(None) };
+        let (own, of_machine) = self.bodies(&lock(&scope), &method, machine, slot)?;
+        let body = if key.1 == method.method { Some(own) } else { of_machine };
+        let Some(body) = body else { return Ok(None) };
+        let prepared = Arc::new(prepared(&body)?);
+        if let Some(installed) = self.known().installed.get_mut(&key) {
+            installed.prepared = Some(Arc::clone(&prepared));
+        }
+        Ok(Some(prepared))
     }
 
     /// Whether the core library was not trimmed of what tells tasks apart.
@@ -354,10 +417,10 @@ impl Manager {
     /// The callback `GetReJITParameters`: hands the new body over. Where there is none, or it is not taken, the runtime
     /// compiles the body that it had.
     pub fn rejit_parameters(&self, module: ModuleId, method: MethodDef, control: &FunctionControl<'_>) {
-        let prepared = match self.known().installed.get(&(module, method)) {
-            Some(installed) => Arc::clone(&installed.prepared),
-            // Reverted in the meantime, or one that had another one inlined.
-            None => return,
+        let prepared = match self.prepared((module, method)) {
+            Ok(Some(prepared)) => prepared,
+            Ok(None) => return,
+            Err(refusal) => return self.fails((module, method), refusal),
         };
         let (body, map) = &*prepared;
         match control.set_il_function_body(body) {
@@ -399,6 +462,7 @@ impl Manager {
     /// A module was unloaded. Its id may come again; the slots of its methods do not.
     pub fn unloaded(&self, module: ModuleId) {
         self.names.forget_module(module);
+        lock(&self.scopes).remove(&module);
         let mut known = self.known();
         known.installed.retain(|(of, _), _| *of != module);
         known.slots.retain(|(of, _), _| *of != module);
@@ -406,8 +470,12 @@ impl Manager {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Known {

@@ -8,6 +8,7 @@ use corprof::info::ProfilerInfo;
 use corprof::metadata::token::{MemberRef, MethodDef, MethodSpec, Signature};
 use corprof::metadata::{Metadata, MetadataEmit};
 use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
 
 /// Where additions go.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub struct Scope {
     enter: OnceCell<Token>,
     leave: OnceCell<Token>,
     completed: OnceCell<Token>,
+    /// Signatures that have been asked for: the runtime looks through all that there are for each.
+    signatures: RefCell<HashMap<Vec<u8>, Token>>,
 }
 
 impl Scope {
@@ -55,7 +58,7 @@ impl Scope {
 
     fn new(module: ModuleId, metadata: Metadata, additions: Additions) -> Self {
         let [count, enter, leave, completed] = [const { OnceCell::new() }; 4];
-        Self { module, metadata, additions, count, enter, leave, completed }
+        Self { module, metadata, additions, count, enter, leave, completed, signatures: RefCell::default() }
     }
 
     /// Which module.
@@ -72,10 +75,15 @@ impl Scope {
 
     /// A token for a signature of locals, or of a function that is called by its address. One that is there already is found again.
     pub(crate) fn signature(&self, blob: &[u8]) -> Result<Token, Refusal> {
-        match &self.additions {
-            Additions::Made(emit) => emit.token_from_signature(blob).map(Into::into).map_err(added),
-            Additions::Pretended(made) => Ok(pretend(made, TokenKind::Signature, blob)),
+        if let Some(token) = self.signatures.borrow().get(blob) {
+            return Ok(*token);
         }
+        let token = match &self.additions {
+            Additions::Made(emit) => emit.token_from_signature(blob).map(Into::into).map_err(added)?,
+            Additions::Pretended(made) => pretend(made, TokenKind::Signature, blob),
+        };
+        self.signatures.borrow_mut().insert(blob.to_vec(), token);
+        Ok(token)
     }
 
     fn remembered(&self, cell: &OnceCell<Token>, blob: &[u8]) -> Result<Token, Refusal> {
