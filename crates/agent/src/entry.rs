@@ -6,6 +6,7 @@
 use crate::agent::{Agent, Phase};
 use crate::allocated;
 use crate::calls;
+use crate::compiling;
 use crate::context::Context;
 use crate::counters::Counters;
 use crate::os::threads::{OwnThread, current_tid, is_own};
@@ -26,7 +27,6 @@ use corprof::metadata::token::MethodDef;
 use corprof::{CallbackCx, EventMask, HResult, PanicReport, Profiler, ProfilerCallback, ProfilerInfo, Utf16};
 use profilers::trace::{Rewriting, tells_il};
 use profilers::{Function, Object};
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicU64,
@@ -46,11 +46,6 @@ pub struct Entry {
     /// When the running suspension and collection began; 0 while there is none. There is only one at a time.
     suspended: AtomicU64,
     collecting: AtomicU64,
-}
-
-thread_local! {
-    // Without a destructor, see above. Compilations nest: compiling one method can run another.
-    static COMPILING: [Cell<Nanos>; 4] = const { [const { Cell::new(0) }; 4] };
 }
 
 impl Entry {
@@ -109,11 +104,8 @@ impl Entry {
 
     /// This thread has compiled what it last began to compile.
     fn compiled(&self) {
-        let start = COMPILING.try_with(|started| {
-            let newest = started.iter().rev().find(|cell| cell.get() != 0);
-            newest.map_or(0, |cell| cell.replace(0))
-        });
-        if let (Some(agent), Ok(start)) = (self.running(), start) {
+        let start = compiling::end();
+        if let Some(agent) = self.running() {
             Counters::add(&agent.counters.compiled, 1);
             Self::work(&agent, RuntimeWorkKind::Jit, start);
         }
@@ -147,15 +139,6 @@ pub fn event_mask(config: &SessionConfig, notify_only: bool, exceptions_by_event
     let legal = if config.launched { wanted } else { both(wanted, EventMask::AFTER_ATTACH) };
     let legal = if notify_only { both(legal, EventMask::NOTIFICATION_ONLY) } else { legal };
     legal.without(never)
-}
-
-/// Remembers when this thread began to compile a method, maybe within the compilation of another one.
-fn begin_to_compile() {
-    let _ = COMPILING.try_with(|started| {
-        if let Some(free) = started.iter().find(|cell| cell.get() == 0) {
-            free.set(clock::monotonic());
-        }
-    });
 }
 
 fn both(a: EventMask, b: EventMask) -> EventMask {
@@ -349,7 +332,7 @@ impl ProfilerCallback for Entry {
     }
 
     fn jit_compilation_started(&self, _cx: &CallbackCx<'_>, _function: FunctionId, _safe_to_block: bool) {
-        begin_to_compile();
+        compiling::begin();
     }
 
     fn jit_compilation_finished(
@@ -369,7 +352,7 @@ impl ProfilerCallback for Entry {
         _safe_to_block: bool,
         _il: &[u8],
     ) {
-        begin_to_compile();
+        compiling::begin();
     }
 
     fn dynamic_method_jit_compilation_finished(
@@ -418,6 +401,16 @@ impl ProfilerCallback for Entry {
         }
     }
 
+    fn rejit_compilation_started(
+        &self,
+        _cx: &CallbackCx<'_>,
+        _function: FunctionId,
+        _rejit: ReJitId,
+        _safe_to_block: bool,
+    ) {
+        compiling::begin();
+    }
+
     fn rejit_compilation_finished(
         &self,
         _cx: &CallbackCx<'_>,
@@ -426,6 +419,7 @@ impl ProfilerCallback for Entry {
         status: Result<(), HResult>,
         _safe_to_block: bool,
     ) {
+        compiling::end();
         if let Some(manager) = instrumentation::manager() {
             manager.compiled(function, rejit, status);
             // The original body, compiled again, has the number 0.
@@ -450,7 +444,7 @@ impl ProfilerCallback for Entry {
     }
 
     fn jit_inlining(&self, _cx: &CallbackCx<'_>, _caller: FunctionId, callee: FunctionId) -> bool {
-        self.running().is_none() || !calls::is_hooked(callee)
+        self.running().is_none_or(|agent| !calls::is_hooked(callee) && instrumentation::may_inline(&agent))
     }
 
     fn exception_unwind_function_enter(&self, _cx: &CallbackCx<'_>, function: FunctionId) {

@@ -1,6 +1,7 @@
 //! Instrumentation in a session: rules come in, methods are rewritten on a thread of its own, and what becomes of them goes out.
 
 use crate::agent::Agent;
+use crate::compiling;
 use crate::os::clock;
 use crate::os::threads::OwnThread;
 use crate::runtime::Runtime;
@@ -14,14 +15,17 @@ use rules::{Action, RuleSet};
 use std::collections::VecDeque;
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
-    Ordering::{Acquire, Release, SeqCst},
+    Ordering::{Acquire, SeqCst},
 };
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use wire::{Il, Nanos};
 
-/// How long the load of a module waits at most for its methods to be rewritten, before any of them is called.
+/// How long the load of a module waits at most for its methods to be rewritten, before any of them is called, while nothing happens: whoever
+/// does that may need something that the loading thread holds. A large module with all of its methods takes seconds.
 const LOAD_LIMIT: Nanos = 250_000_000;
+/// How long compilations that have begun are waited for at most, see [`may_inline`]. None takes nearly as long.
+const COMPILE_LIMIT: Nanos = 5_000_000_000;
 /// How often it is looked for bodies that could not be compiled.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Most bytes of bodies that wait to be written; what is rewritten meanwhile waits, too,
@@ -42,6 +46,21 @@ pub fn manager() -> Option<&'static Manager> {
 /// A runtime that has accepted to rewrite methods.
 pub fn allow(runtime: &Runtime) {
     MANAGER.get_or_init(|| Manager::new(runtime.info().clone(), runtime.version()[0], traced::probes()));
+}
+
+/// Whether methods may be inlined now.
+///
+/// A compiler that has inlined a method says so, and .NET Core 3.1 then looks whether the method was asked to be rewritten since the compiler
+/// was allowed to inline it. If so, it asks for the caller as well, takes another number of its module for the one that is needed
+/// (`Module::GetModuleID` in `CEEInfo::reportInliningDecision`), and reads through a null pointer; seen in 3.1 and not in 8 and 9. So there nothing is inlined
+/// as long as there are methods to be asked for.
+pub fn may_inline(agent: &Agent) -> bool {
+    let instrumentation = &agent.instrumentation;
+    !inlines_blindly(agent) || instrumentation.done.load(SeqCst) >= instrumentation.given.load(SeqCst)
+}
+
+fn inlines_blindly(agent: &Agent) -> bool {
+    agent.runtime.version()[0] < 5
 }
 
 #[derive(Debug)]
@@ -93,6 +112,8 @@ pub struct Instrumentation {
     /// Jobs that were handed over, and those that are done.
     given: AtomicU64,
     done: AtomicU64,
+    /// Whether compilations are waited for: who compiles must not wait for us.
+    waits_for_compilers: AtomicBool,
     /// Rules for modules that come.
     rules: Mutex<Option<Arc<RuleSet>>>,
     changes: Mutex<Vec<Change>>,
@@ -129,18 +150,23 @@ impl Instrumentation {
             return;
         }
         let number = self.give(Job::Module(module));
-        self.wait(number);
+        self.wait(number, || self.waits_for_compilers.load(SeqCst));
     }
 
     /// Waits a moment until all is done that was given so far.
     pub fn wait_done(&self) {
-        self.wait(self.given.load(SeqCst));
+        self.wait(self.given.load(SeqCst), || false);
     }
 
-    fn wait(&self, number: u64) {
-        let deadline = clock::monotonic() + LOAD_LIMIT;
-        while self.done.load(Acquire) < number && clock::monotonic() < deadline {
+    fn wait(&self, number: u64, gives_up: impl Fn() -> bool) {
+        let progress = || manager().map_or(0, Manager::progress);
+        let (mut deadline, mut seen) = (clock::monotonic() + LOAD_LIMIT, progress());
+        while self.done.load(Acquire) < number && clock::monotonic() < deadline && !gives_up() {
             clock::sleep_until(clock::monotonic() + 50_000);
+            let now = progress();
+            if now != seen {
+                (deadline, seen) = (clock::monotonic() + LOAD_LIMIT, now);
+            }
         }
     }
 
@@ -151,6 +177,15 @@ impl Instrumentation {
         drop(jobs);
         self.wake.notify_all();
         number
+    }
+
+    /// Waits until no compilation is under way that may have inlined a method, where [that matters](may_inline).
+    fn wait_for_compilers(&self, agent: &Agent) {
+        if inlines_blindly(agent) {
+            self.waits_for_compilers.store(true, SeqCst);
+            compiling::wait(COMPILE_LIMIT);
+            self.waits_for_compilers.store(false, SeqCst);
+        }
     }
 
     /// What has become of methods since the last time.
@@ -240,7 +275,7 @@ pub fn run(agent: &Agent) {
         let mut changes = manager.take_failures();
         if let Some(job) = job {
             changes.extend(work(agent, manager, job));
-            instrumentation.done.fetch_add(1, Release);
+            instrumentation.done.fetch_add(1, SeqCst);
         }
         if !changes.is_empty() {
             lock(&instrumentation.changes).append(&mut changes);
@@ -255,6 +290,10 @@ fn work(agent: &Agent, manager: &Manager, job: Job) -> Vec<Change> {
     match job {
         Job::Apply { rules, dry } => {
             changes = manager.revert(|_| true);
+            // Methods of modules that come cannot have been inlined before: for those nobody is waited for.
+            if !dry {
+                instrumentation.wait_for_compilers(agent);
+            }
             // A process that has not begun has none.
             let began = !agent.config.launched || agent.go.load(SeqCst);
             let modules = began.then(|| agent.runtime.info().modules()).into_iter().flatten().flatten();

@@ -15,6 +15,7 @@ pub mod allocated;
 pub mod calls;
 pub mod collectors;
 pub mod compare;
+pub mod compiling;
 pub mod context;
 pub mod counters;
 pub mod door;

@@ -53,6 +53,8 @@ static EACH: AtomicBool = AtomicBool::new(false);
 static UNTOLD: AtomicU64 = AtomicU64::new(0);
 /// The shards that there are.
 static SHARDS: [AtomicPtr<Shard>; MOST_SHARDS] = [const { AtomicPtr::new(null_mut()) }; MOST_SHARDS];
+/// Behind all places that ever had a shard: readers look at all of them for each method.
+static USED: AtomicUsize = AtomicUsize::new(0);
 /// Bytes of all shards, as reserved.
 static MEMORY: AtomicUsize = AtomicUsize::new(0);
 /// Calls that are not counted: in threads without a shard, and those for which there was no memory.
@@ -354,15 +356,17 @@ fn new_shard(os_tid: u32) -> Option<&'static Shard> {
     let shard = unsafe { made.as_ref()? };
     shard.os_tid.store(os_tid, Relaxed);
     // Others look for a place at the same time.
-    let mut places = SHARDS.iter().skip(free);
-    let placed = places.any(|slot| slot.compare_exchange(null_mut(), made, AcqRel, Relaxed).is_ok());
+    let mut places = SHARDS.iter().enumerate().skip(free);
+    let placed = places.find(|(_, slot)| slot.compare_exchange(null_mut(), made, AcqRel, Relaxed).is_ok());
     // One without a place stays, unused: the rare loser of a race for the last one.
-    placed.then_some(shard)
+    let (place, _) = placed?;
+    USED.fetch_max(place + 1, AcqRel);
+    Some(shard)
 }
 
 fn shards() -> impl Iterator<Item = &'static Shard> {
     // SAFETY: what stands there was made by `new_shard`, and is never given back.
-    SHARDS.iter().filter_map(|slot| unsafe { slot.load(Acquire).as_ref() })
+    SHARDS.iter().take(USED.load(Acquire)).filter_map(|slot| unsafe { slot.load(Acquire).as_ref() })
 }
 
 /// Memory of zeros that is never given back; `None` if there is none, or there would be too much.

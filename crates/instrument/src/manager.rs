@@ -12,6 +12,7 @@ use corprof::{HResult, NameResolver};
 use rules::{Action, RuleSet};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// How far a method is.
@@ -88,6 +89,8 @@ pub struct Manager {
     asks_for_unloaded: bool,
     /// Held for a look only: callbacks wait for it.
     known: Mutex<Known>,
+    /// Methods that were looked at, and asked for.
+    progress: AtomicU64,
     /// Modules with methods that are instrumented. Each is held while one body is made.
     scopes: Mutex<HashMap<ModuleId, Arc<Mutex<Scope>>>>,
 }
@@ -108,6 +111,7 @@ impl Manager {
             tasks_have_ids: OnceLock::new(),
             asks_for_unloaded: major >= 8,
             known: Mutex::default(),
+            progress: AtomicU64::new(0),
             scopes: Mutex::default(),
         }
     }
@@ -116,6 +120,12 @@ impl Manager {
     pub fn forget(&self) {
         lock(&self.scopes).clear();
         self.names.forget_all();
+    }
+
+    /// Changes as long as [`Self::apply`] gets on, for those who wait for it.
+    #[must_use]
+    pub fn progress(&self) -> u64 {
+        self.progress.load(Relaxed)
     }
 
     /// Names of methods.
@@ -157,6 +167,7 @@ impl Manager {
             let (mut asked, mut keys) = (Vec::new(), Vec::new());
             for found in found.into_iter().filter(|found| !machines.contains(&found.method)) {
                 let change = self.prepare(module, found, rules, scope.as_ref(), dry, see, &mut keys);
+                self.progress.fetch_add(1, Relaxed);
                 match change.state {
                     State::Requested => asked.push(change),
                     _ => changes.push(change),
@@ -329,6 +340,7 @@ impl Manager {
     /// Asks for the new bodies.
     fn request(&self, keys: &[Key]) -> Result<(), Refusal> {
         for part in keys.chunks(Self::AT_A_TIME) {
+            self.progress.fetch_add(1, Relaxed);
             let methods = part.iter().map(module_method);
             let (whole, alone): (Vec<_>, Vec<_>) = methods.partition(|method| self.may_have_inliners(*method));
             let mut asked = Ok(());

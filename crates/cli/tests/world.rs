@@ -1,0 +1,266 @@
+//! Real programs with every method instrumented that can be, the runtime's own among them, from the first instruction on: they do what
+//! they do without, and the calls that begin end.
+#![cfg(unix)]
+mod common;
+
+use common::binary;
+use profile::session::InstrumentState;
+use profile::{BuildOptions, NameStyle, Profile};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use testkit::{Host, Launch, Runtime, Sample, Stream, on_sample_runtimes_at_once};
+
+const LIMIT: Duration = Duration::from_secs(120);
+/// What no method on any runtime falls short of, and few programs have.
+const MANY: usize = 15_000;
+
+/// `clrscope launch` in front of a program.
+fn everything(path: &Path) -> Vec<String> {
+    let before = [binary(), "launch", "-q", "-p", "gc", "--trace", "*", "--everything", "-o"];
+    before.iter().copied().chain([path.to_str().unwrap(), "--"]).map(str::to_owned).collect()
+}
+
+/// What is known of a program all of whose methods were traced.
+#[derive(Debug)]
+struct World {
+    /// Methods that were instrumented, and those of them that were called.
+    traced: usize,
+    called: usize,
+    refused: usize,
+    calls: u64,
+    /// What was called and has not returned: name, calls, ends.
+    open: Vec<(String, u64, u64)>,
+    dropped: Vec<(String, u64)>,
+}
+
+impl World {
+    /// Reads a session, and checks what holds for every program.
+    #[track_caller]
+    fn read(path: &Path, what: &str) -> Self {
+        let profile = Profile::read(File::open(path).unwrap(), BuildOptions::default()).unwrap();
+        let mut world = World { traced: 0, called: 0, refused: 0, calls: 0, open: Vec::new(), dropped: Vec::new() };
+        for method in profile.traced.methods() {
+            let name = || profile.tables.function_name(method.function, NameStyle::FULL);
+            let (calls, ended) = (method.calls.calls, method.calls.timed);
+            if let InstrumentState::Refused(why) = &method.state {
+                assert!(!why.trim().is_empty(), "{what}: {} is refused without a reason", name());
+                assert!(!why.contains("compile") || why.contains("how it is compiled"), "{what}: {}: {why}", name());
+                assert!(!why.contains("rewritten"), "{what}: {}: {why}", name());
+                assert_eq!(calls, 0, "{what}: {} is refused, and counted", name());
+                world.refused += 1;
+                continue;
+            }
+            assert!(method.calls.failed <= ended && ended <= calls, "{what}: {}: {:?}", name(), method.calls);
+            world.traced += 1;
+            world.called += usize::from(calls > 0);
+            world.calls += calls;
+            if ended != calls {
+                world.open.push((name(), calls, ended));
+            }
+        }
+        assert_eq!(profile.traced.unnamed, 0, "{what}: calls of methods that nobody has named");
+        assert!(world.traced > MANY && world.refused > 1000, "{what}: {world:?}");
+        assert!(world.called > 300 && world.calls > 5000, "{what}: {world:?}");
+        let observer = profile.observer_total().expect("the agent has said something of itself");
+        world.dropped = observer.dropped.iter().filter(|(_, count)| *count > 0).cloned().collect();
+        world
+    }
+
+    /// Calls that have not ended are those that threads were in when the process ended, which wait for something, and asynchronous ones.
+    #[track_caller]
+    fn assert_balanced(&self, threads: u64, what: &str) {
+        let open = |(name, calls, ended): &&(String, u64, u64)| calls - ended > threads && !name.contains("Async");
+        let too_many: Vec<_> = self.open.iter().filter(open).collect();
+        assert!(too_many.is_empty(), "{what}: {too_many:?}");
+        // A thread is in a few dozen methods at a time.
+        assert!(self.open.len() < 60 * threads as usize, "{what}: {:?}", self.open);
+    }
+
+    /// Nothing of the program itself is under way at its end.
+    #[track_caller]
+    fn assert_over(&self, prefix: &str, what: &str) {
+        let open: Vec<_> = self.open.iter().filter(|(name, ..)| name.starts_with(prefix)).collect();
+        assert!(open.is_empty(), "{what}: {open:?}");
+        assert!(self.dropped.is_empty(), "{what}: {:?}", self.dropped);
+    }
+}
+
+/// How a program ended, and what it wrote to standard output.
+#[derive(Debug, PartialEq)]
+struct Ended {
+    code: Option<i32>,
+    lines: Vec<String>,
+}
+
+/// Runs a program to its end, with these lines as its input.
+#[track_caller]
+fn run(launch: Launch, input: &[&str]) -> Ended {
+    let mut process = launch.env("AZURE_MCP_COLLECT_TELEMETRY", "false").start();
+    for line in input {
+        process.send_line(line).unwrap();
+    }
+    process.close_stdin();
+    let status = process.wait(LIMIT).unwrap();
+    // It has ended, but what it wrote may still be on its way.
+    let _ = process.wait_for_line(LIMIT, |_| false);
+    assert!(status.code().is_some(), "{status}: {}", process.transcript());
+    Ended { code: status.code(), lines: process.lines(Stream::Out) }
+}
+
+/// A sample with everything traced and without, on one runtime: its two truths.
+#[track_caller]
+fn twice(name: &str, runtime: Runtime, arguments: &[&str], input: &[&str]) -> (Value, Value, World) {
+    let what = format!("{name} on {runtime}");
+    let folder = common::scratch();
+    let path = common::file(&folder, "world.clrscope");
+    let plain = run(Sample::named(name).launch(runtime, arguments), input);
+    let traced = run(Sample::named(name).launch(runtime, arguments).under(everything(&path)), input);
+    assert_eq!((plain.code, traced.code), (Some(0), Some(0)), "{what}: {traced:?}");
+    assert_eq!(plain.lines.len(), traced.lines.len(), "{what}: {traced:?}");
+    let truth = |ended: &Ended| {
+        let line = ended.lines.iter().find(|line| line.starts_with('{')).unwrap();
+        serde_json::from_str::<Value>(line).unwrap()
+    };
+    let world = World::read(&path, &what);
+    world.assert_balanced(12, &what);
+    println!(
+        "{what}: {} traced, {} called, {} refused, {} calls",
+        world.traced, world.called, world.refused, world.calls
+    );
+    (truth(&plain), truth(&traced), world)
+}
+
+#[test]
+fn exceptions_take_the_same_ways() {
+    on_sample_runtimes_at_once(|runtime| {
+        let (plain, traced, world) = twice("thrower", runtime, &["--count", "200", "--rate", "0"], &[]);
+        assert_eq!(plain["exceptions"], traced["exceptions"], "{runtime}");
+        world.assert_over("Clrscope.Samples.Thrower.", &runtime.to_string());
+    });
+}
+
+#[test]
+fn a_program_that_checks_itself_finds_nothing_wrong() {
+    on_sample_runtimes_at_once(|runtime| {
+        // A lost register makes another exit code.
+        let (plain, traced, world) = twice("caller", runtime, &["--rounds", "100", "--fib", "12"], &[]);
+        for part in ["methods", "paths"] {
+            assert_eq!(plain[part], traced[part], "{runtime}");
+        }
+        world.assert_over("Clrscope.Samples.Caller.", &runtime.to_string());
+    });
+}
+
+#[test]
+fn methods_of_all_shapes_give_the_right_results() {
+    on_sample_runtimes_at_once(|runtime| {
+        let (plain, traced, world) = twice("traced", runtime, &["--sleep", "2"], &["go 20", "exit"]);
+        assert_eq!(traced["wrong"], 0, "{runtime}");
+        assert_eq!(plain["methods"], traced["methods"], "{runtime}");
+        world.assert_over("Clrscope.Samples.Traced.", &runtime.to_string());
+    });
+}
+
+#[test]
+fn asynchronous_methods_wait_for_the_same_things() {
+    for runtime in [Runtime::V3_1, Runtime::V9] {
+        let (plain, traced, _) = twice("asyncer", runtime, &["--orders", "5", "--burners", "2"], &["more 3", "end"]);
+        for part in ["pending", "stacks"] {
+            assert_eq!(plain[part], traced[part], "{runtime}");
+        }
+    }
+}
+
+/// Sockets, HTTP, the thread pool and timers.
+#[test]
+fn a_service_answers_its_requests() {
+    let (plain, traced, _) = twice("clinic", Runtime::V9, &["--seconds", "3"], &[]);
+    // Twenty a second; the first ones wait until everything is compiled.
+    assert!(traced["requests"].as_u64() >= Some(5), "{traced} is not {plain}");
+}
+
+fn app(runtime: Runtime) -> PathBuf {
+    match runtime.require().host() {
+        Host::App { app } | Host::StartupHook { app } => app,
+        Host::Muxer { .. } => panic!("{runtime} is no application"),
+    }
+}
+
+#[test]
+fn a_trimmed_application_says_its_version() {
+    for runtime in [Runtime::Azmcp9, Runtime::V10] {
+        let folder = common::scratch();
+        let path = common::file(&folder, "version.clrscope");
+        let launch = || Launch::new(app(runtime)).arg("--version");
+        let begun = Instant::now();
+        let plain = run(launch(), &[]);
+        let (took, begun) = (begun.elapsed(), Instant::now());
+        let traced = run(launch().under(everything(&path)), &[]);
+        let ratio = begun.elapsed().as_secs_f64() / took.as_secs_f64();
+        assert_eq!(plain, traced, "{runtime}");
+        assert_eq!((plain.code, plain.lines.len()), (Some(0), 1), "{runtime}: {plain:?}");
+        let world = World::read(&path, &runtime.to_string());
+        world.assert_balanced(16, &runtime.to_string());
+        println!(
+            "{runtime}: {:.2} times as long; {} methods traced, {} called, {} refused, {} calls, dropped {:?}",
+            ratio, world.traced, world.called, world.refused, world.calls, world.dropped
+        );
+    }
+}
+
+/// Over its standard streams, with System.Text.Json, logging, dependency injection and a lot of asynchronous code.
+#[test]
+fn a_trimmed_application_answers_the_same() {
+    for runtime in [Runtime::Azmcp9, Runtime::V10] {
+        let folder = common::scratch();
+        let path = common::file(&folder, "server.clrscope");
+        let mut plain = testkit::TargetProcess::azmcp(runtime);
+        let expected = plain.feed(1).unwrap();
+        plain.close_stdin();
+        let mut traced = TestServer::start(runtime, &path);
+        assert_eq!(traced.0.feed(1).unwrap(), expected, "{runtime}");
+        let (plain, traced) = (plain.wait(LIMIT).unwrap(), traced.end());
+        assert_eq!(plain.code(), traced.code(), "{runtime}");
+        let world = World::read(&path, &runtime.to_string());
+        world.assert_balanced(24, &runtime.to_string());
+        println!("{runtime}: {} called, {} calls, dropped {:?}", world.called, world.calls, world.dropped);
+    }
+}
+
+/// `azmcp server start` with everything traced.
+struct TestServer(testkit::TargetProcess);
+
+impl TestServer {
+    fn start(runtime: Runtime, path: &Path) -> Self {
+        Self(testkit::TargetProcess::azmcp_launch(runtime).under(everything(path)).start())
+    }
+
+    fn end(mut self) -> std::process::ExitStatus {
+        self.0.close_stdin();
+        self.0.wait(LIMIT).unwrap()
+    }
+}
+
+/// An application that reads and writes JSON with reflection and Newtonsoft.Json, on .NET 8.
+#[test]
+fn a_tool_reads_and_writes_the_same_file() {
+    let input = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/small.sarif");
+    let folder = common::scratch();
+    let (path, out) = (common::file(&folder, "tool.clrscope"), common::file(&folder, "out.sarif"));
+    let written = |ended: Ended| {
+        let text = fs::read_to_string(&out).unwrap();
+        fs::remove_file(&out).unwrap();
+        (ended.code, text)
+    };
+    let words = ["rewrite", input.to_str().unwrap(), "--output", out.to_str().unwrap()];
+    let rewrite = || Launch::new(app(Runtime::V8)).args(words);
+    let plain = written(run(rewrite(), &[]));
+    let traced = written(run(rewrite().under(everything(&path)), &[]));
+    assert!(plain.0 == Some(0) && plain.1.len() > 1000, "{plain:?}");
+    assert_eq!(plain, traced);
+    let world = World::read(&path, "rewrite");
+    world.assert_balanced(12, "rewrite");
+    println!("rewrite: {} called, {} calls, dropped {:?}", world.called, world.calls, world.dropped);
+}
