@@ -225,7 +225,7 @@ impl Manager {
         if dry {
             return Change { method, state: State::Possible };
         }
-        let (own, of_machine) = see.and_then(|see| self.show(&method, machine, see)).unwrap_or_default();
+        let [own, of_machine] = see.and_then(|see| self.show(&method, machine, see)).unwrap_or_default();
         let mut known = self.known();
         for (of, prepared) in [(Some(found.method), own), (machine, of_machine)] {
             let Some(of) = of else { continue };
@@ -241,7 +241,7 @@ impl Manager {
         method: &Method,
         machine: Option<MethodDef>,
         see: &dyn Fn(Rewritten<'_>),
-    ) -> Option<(Option<Arc<Prepared>>, Option<Arc<Prepared>>)> {
+    ) -> Option<[Option<Arc<Prepared>>; 2]> {
         let scope = lock(&self.scopes).get(&method.module).map(Arc::clone)?;
         let scope = lock(&scope);
         let (own, of_machine) = self.bodies(&scope, method, machine, method.slot?).ok()?;
@@ -253,7 +253,7 @@ impl Manager {
             Some(Arc::new(after))
         };
         let of_machine = machine.zip(of_machine.as_ref()).and_then(|(machine, after)| shown(machine, after));
-        Some((shown(method.method, &own), of_machine))
+        Some([shown(method.method, &own), of_machine])
     }
 
     /// Gives a method its slot, if it can be instrumented.
