@@ -27,7 +27,7 @@ const MOST_SHARDS: usize = 4096;
 const MOST_MEMORY: usize = 128 << 20;
 /// Methods in one piece of a shard: those that are counted, and those that are timed.
 const COUNTS: usize = 512;
-const BLOCKS: usize = 16;
+const BLOCKS: usize = 4;
 const METHODS: usize = Manager::MOST as usize;
 
 /// Buckets within each doubling: a bucket is 6 % wide.
