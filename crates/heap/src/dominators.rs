@@ -2,8 +2,6 @@ use crate::snapshot::{NodeId, Snapshot};
 
 /// No vertex.
 const NONE: u32 = u32::MAX;
-/// Set aside by the main loop: the dominator is that of the vertex that is noted.
-const DEFERRED: u32 = u32::MAX - 1;
 
 /// Who alone keeps what alive.
 ///
@@ -11,8 +9,9 @@ const DEFERRED: u32 = u32::MAX - 1;
 /// would be gone too. What an object dominates, with itself, is what it retains. Roots count as one thing, so what is
 /// held from two roots is retained by neither. Weak roots hold nothing.
 ///
-/// The algorithm is that of Lengauer and Tarjan (1979) with path compression: `O(m log n)` for any graph. Vertices are
-/// numbered in the order of a depth-first search, which keeps what is looked at close together.
+/// The algorithm is the semi-NCA of Georgiadis (2005): semidominators as Lengauer and Tarjan (1979) find them, with path
+/// compression, then a climb up the tree of dominators for each vertex. That climb skips: `O(m log n)` for any graph.
+/// Vertices are numbered in the order of a depth-first search, which keeps what is looked at close together.
 #[derive(Debug)]
 pub struct Dominators {
     /// By node: the immediate dominator, `NONE` for what no root reaches, `ROOT` for what only the roots dominate.
@@ -33,7 +32,7 @@ impl Dominators {
         let (preds_at, preds) = search.predecessors(snapshot);
         let Search { order, parent } = search;
         let n = order.len();
-        let mut idom = lengauer_tarjan(&parent, preds_at, preds);
+        let mut idom = semi_nca(&parent, preds_at, preds);
         idom[0] = 0;
         // `parent` has served; its space takes the tree's first children.
         let mut first_child = parent;
@@ -217,67 +216,65 @@ impl Search {
     }
 }
 
-/// What is known of a vertex; together, because it is looked at together.
+/// What is known of a vertex on the way to its semidominator; together, because it is looked at together.
 #[derive(Clone, Copy)]
 struct Link {
     /// The parent, or further up on the way to the roots what was reached by following those.
     above: u32,
-    /// Of the vertices from here up to, and without, `above`: the lowest semidominator, and whose it is.
+    /// The lowest semidominator of the vertices from here up to, and without, `above`.
     semi: u32,
-    vertex: u32,
+}
+
+/// What lets a climb up the tree of dominators skip most of the way (E. W. Myers, An applicative random-access stack,
+/// 1983): from each vertex to one far above, in such a pattern that a climb of `k` steps takes `O(log k)`.
+#[derive(Clone, Copy, Default)]
+struct Skip {
+    to: u32,
+    depth: u32,
 }
 
 /// The immediate dominator of each vertex.
-fn lengauer_tarjan(parent: &[u32], preds_at: Vec<u32>, preds: Vec<u32>) -> Vec<u32> {
+fn semi_nca(parent: &[u32], preds_at: Vec<u32>, preds: Vec<u32>) -> Vec<u32> {
     let n = parent.len();
     let mut links: Vec<Link> =
-        parent.iter().zip(0..).map(|(above, vertex)| Link { above: *above, semi: vertex, vertex }).collect();
+        parent.iter().zip(0..).map(|(above, vertex)| Link { above: *above, semi: vertex }).collect();
+    // Semidominators at first.
     let mut idom = vec![0u32; n];
-    // Lists of the vertices that have the same semidominator.
-    let mut bucket = vec![NONE; n];
-    let mut next = vec![NONE; n];
     let mut path = Vec::new();
     for vertex in (1..n as u32).rev() {
-        // Everything above `vertex` is linked to its parent by now, `vertex` itself is not: what is evaluated here are
-        // the paths below it.
-        let mut of_bucket = bucket[vertex as usize];
-        while of_bucket != NONE {
-            let following = next[of_bucket as usize];
-            let best = evaluate(of_bucket, vertex, &mut links, &mut path);
-            if best.semi < vertex {
-                idom[of_bucket as usize] = best.vertex;
-                next[of_bucket as usize] = DEFERRED;
-            } else {
-                idom[of_bucket as usize] = vertex;
-                next[of_bucket as usize] = NONE;
-            }
-            of_bucket = following;
-        }
+        // What is below `vertex` is linked to its parent by now, `vertex` itself is not.
         let mut semi = parent[vertex as usize];
         let own = preds_at[vertex as usize] as usize..preds_at[vertex as usize + 1] as usize;
         for pred in &preds[own] {
-            let candidate = if *pred < vertex { *pred } else { evaluate(*pred, vertex, &mut links, &mut path).semi };
+            let candidate = if *pred < vertex { *pred } else { evaluate(*pred, vertex, &mut links, &mut path) };
             semi = semi.min(candidate);
         }
         links[vertex as usize].semi = semi;
-        if semi == parent[vertex as usize] || semi == 0 {
-            idom[vertex as usize] = semi;
-        } else {
-            next[vertex as usize] = bucket[semi as usize];
-            bucket[semi as usize] = vertex;
-        }
+        idom[vertex as usize] = semi;
     }
+    drop((links, preds_at, preds));
+    // The dominator is the nearest one above the parent, in the tree of dominators as far as it is known, that is not below
+    // the semidominator.
+    let mut skips = vec![Skip::default(); n];
     for vertex in 1..n {
-        if next[vertex] == DEFERRED {
-            idom[vertex] = idom[idom[vertex] as usize];
+        let (semi, mut above) = (idom[vertex], parent[vertex]);
+        while above > semi {
+            let skip = skips[above as usize].to;
+            above = if skip > semi { skip } else { idom[above as usize] };
         }
+        idom[vertex] = above;
+        let one = skips[above as usize];
+        let two = skips[one.to as usize];
+        let three = skips[two.to as usize];
+        let even = one.depth - two.depth == two.depth - three.depth;
+        skips[vertex] = Skip { to: if even { two.to } else { above }, depth: one.depth + 1 };
     }
     idom
 }
 
 /// The lowest semidominator on the path from `vertex` up to, and without, the first vertex that is not linked; linked
 /// are those above `last`. All of the path leads to that vertex directly afterwards.
-fn evaluate(vertex: u32, last: u32, links: &mut [Link], path: &mut Vec<u32>) -> Link {
+fn evaluate(vertex: u32, last: u32, links: &mut [Link], path: &mut Vec<u32>) -> u32 {
     let mut top = vertex;
     let mut best = links[top as usize];
     while best.above > last {
@@ -287,13 +284,11 @@ fn evaluate(vertex: u32, last: u32, links: &mut [Link], path: &mut Vec<u32>) -> 
     }
     while let Some(below) = path.pop() {
         let own = &mut links[below as usize];
-        if best.semi < own.semi {
-            *own = best;
-        }
+        own.semi = own.semi.min(best.semi);
         own.above = best.above;
         best = *own;
     }
-    best
+    best.semi
 }
 
 fn retained_by_type(
@@ -452,5 +447,26 @@ mod tests {
             dominators.retained_by_type()[0],
             list + (n + 1..n + 50_001).filter(|at| at % 7 == 0).map(|at| 1 << (at % 20)).sum::<u64>()
         );
+    }
+
+    #[test]
+    fn many_climbs_up_a_million_links() {
+        // What the last link refers to is also referred to from the middle of a list, from a quarter and so on, so that
+        // each climb ends somewhere else: far above, and not at the roots.
+        let (n, many) = (1_000_000u64, 200_000u64);
+        let mut edges: Vec<Vec<u64>> = (0..n).map(|at| vec![at + 1]).collect();
+        edges.push((n + 1..=n + many).collect());
+        edges.resize((n + 1 + many) as usize, Vec::new());
+        let holder = |leaf: u64| leaf * 7919 % (n / 2);
+        for leaf in n + 1..=n + many {
+            edges[holder(leaf) as usize].push(leaf);
+        }
+        let snapshot = snapshot(&edges, &[0], 1);
+        // Step by step it would take 10^11 of them: longer than a test may.
+        let dominators = Dominators::of(&snapshot);
+        for leaf in n + 1..=n + many {
+            assert_eq!(dominators.immediate(leaf as u32), Some(holder(leaf) as u32), "{leaf}");
+        }
+        assert_eq!(dominators.reached(), n + 1 + many);
     }
 }
