@@ -183,6 +183,24 @@ fn a_peer_of_another_process() {
 }
 
 #[test]
+fn a_socket_that_a_killed_runtime_left_makes_no_runtime_of_its_successor() {
+    let folder = TempDir::new().unwrap();
+    // The process that got the number of the killed one.
+    let mut sleeper = std::process::Command::new("sleep").arg("60").env("TMPDIR", folder.path()).spawn().unwrap();
+    let pid = sleeper.id();
+    drop(UnixListener::bind(folder.path().join(format!("dotnet-diagnostic-{pid}-1-socket"))).unwrap());
+    let begun = Instant::now();
+    // It is another program until it is `sleep`.
+    let named = |error: &Error| matches!(error, Error::NotDotnet { name, .. } if name == "sleep");
+    while !diagnostics::find(&pid.to_string()).is_err_and(|error| named(&error)) {
+        assert!(begun.elapsed() < LIMIT, "{:?}", diagnostics::find(&pid.to_string()));
+    }
+    assert!(diagnostics::discover().unwrap().iter().all(|process| process.pid != pid));
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+}
+
+#[test]
 fn long_paths_are_reached() {
     let folder = tempfile::tempdir().unwrap();
     let deep = folder.path().join("a".repeat(100)).join("b".repeat(100));

@@ -69,7 +69,7 @@ pub fn discover(timeout: Duration) -> Result<Vec<DotnetProcess>, Error> {
             scope.spawn(|| {
                 while let Some(found) = found.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let process = found.probe(timeout);
-                    processes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(process);
+                    processes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).extend(process);
                 }
             });
         }
@@ -82,7 +82,9 @@ pub fn discover(timeout: Duration) -> Result<Vec<DotnetProcess>, Error> {
 /// One process.
 pub fn inspect(pid: u32, timeout: Duration) -> Result<DotnetProcess, Error> {
     match Machine::new().look(pid) {
-        Ok(Look::Dotnet(found)) => Ok(found.probe(timeout)),
+        Ok(Look::Dotnet(found)) => {
+            found.probe(timeout).ok_or_else(|| Error::NotDotnet { pid, name: found.process.name.clone() })
+        }
         Ok(Look::Other { name, obstacle: None }) => Err(Error::NotDotnet { pid, name }),
         Ok(Look::Other { name, obstacle: Some(obstacle) }) => Err(Error::Unattachable { pid, name, obstacle }),
         Ok(Look::Over) | Err(_) => Err(Error::NoSuchProcess { pid }),
@@ -370,12 +372,12 @@ fn parse_users(text: &str) -> HashMap<u32, String> {
 }
 
 impl Found {
-    /// Asks the runtime, at each socket that may be its own.
-    fn probe(&self, timeout: Duration) -> DotnetProcess {
+    /// Asks the runtime, at each socket that may be its own; `None` if it is no .NET process.
+    fn probe(&self, timeout: Duration) -> Option<DotnetProcess> {
         let mut process = self.process.clone();
         if process.obstacle.is_some() {
             // The socket of a stopped process is where it will answer again.
-            return process;
+            return Some(process);
         }
         let deadline = Instant::now() + timeout;
         let mut obstacle = None;
@@ -407,10 +409,15 @@ impl Found {
             {
                 process.obstacle = Some(Obstacle::TooOld { version: version.clone() });
             }
-            return process;
+            return Some(process);
         }
-        process.obstacle = obstacle.or_else(|| Some(Obstacle::NoSocket { directory: process.temp_dir.clone() }));
-        process
+        let obstacle = obstacle.unwrap_or_else(|| Obstacle::NoSocket { directory: process.temp_dir.clone() });
+        // Process ids come again, and killed runtimes leave their sockets.
+        if process.hosting.is_none() && matches!(obstacle, Obstacle::NoSocket { .. }) {
+            return None;
+        }
+        process.obstacle = Some(obstacle);
+        Some(process)
     }
 
     /// What a failure to ask means.
