@@ -45,7 +45,8 @@ const SLOWEST: usize = rules::Action::MAX_SLOWEST as usize;
 static ON: AtomicBool = AtomicBool::new(false);
 /// Of how many calls one is timed, by slot; 0 stands for 1.
 static ONE_IN: [AtomicU32; METHODS] = [const { AtomicU32::new(0) }; METHODS];
-/// How many that are, by slot.
+/// One more than how many of the slowest are told singly, by slot; 0 as long as that has not been said: code may run before the
+/// rule that asked for it has been heard of here.
 static TOLD: [AtomicU16; METHODS] = [const { AtomicU16::new(0) }; METHODS];
 /// Whether every timed call is told singly, not only the slowest.
 static EACH: AtomicBool = AtomicBool::new(false);
@@ -137,7 +138,7 @@ pub fn switch_off() {
 pub fn set_limits(slot: u32, one_in: u32, slowest: u16) {
     if let (Some(timed), Some(told)) = (ONE_IN.get(slot as usize), TOLD.get(slot as usize)) {
         timed.store(one_in, Relaxed);
-        told.store(slowest, Relaxed);
+        told.store(slowest.saturating_add(1), Relaxed);
     }
 }
 
@@ -291,7 +292,8 @@ fn ends(local: &Local, call: Ended) {
 /// Tells of a single call: one of the slowest, or any.
 #[cold]
 fn tell(shard: &Shard, block: &Block, call: &Ended, taken: u64) {
-    let is_slow = taken > block.slow.load(Relaxed) && block.note_slow(taken, told_of(call.slot));
+    let is_slow =
+        taken > block.slow.load(Relaxed) && told_of(call.slot).is_some_and(|told| block.note_slow(taken, told));
     if !is_slow && !EACH.load(Relaxed) {
         return;
     }
@@ -398,8 +400,8 @@ fn made<T>(slot: &AtomicPtr<T>) -> Option<&'static T> {
     unsafe { place.as_ref() }
 }
 
-fn told_of(slot: u32) -> usize {
-    TOLD.get(slot as usize).map_or(0, |told| told.load(Relaxed).into())
+fn told_of(slot: u32) -> Option<usize> {
+    TOLD.get(slot as usize)?.load(Relaxed).checked_sub(1).map(usize::from)
 }
 
 impl Block {
@@ -535,7 +537,15 @@ pub fn memory() -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
     use super::*;
+
+    /// Switching on and taking single calls concerns all methods.
+    fn alone() -> MutexGuard<'static, ()> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     #[test]
     fn buckets_are_six_percent_wide_and_in_order() {
@@ -555,6 +565,7 @@ mod tests {
 
     #[test]
     fn calls_of_all_threads_are_added_and_shards_are_taken_over() {
+        let _alone = alone();
         let slot = Manager::MOST - 1;
         switch_on(false);
         let threads: Vec<_> = (0..4)
@@ -592,6 +603,7 @@ mod tests {
 
     #[test]
     fn one_of_several_calls_is_timed_and_all_are_counted() {
+        let _alone = alone();
         let slot = Manager::MOST - 3;
         switch_on(false);
         set_limits(slot, 10, 0);
@@ -605,12 +617,15 @@ mod tests {
 
     #[test]
     fn the_slowest_calls_are_told_singly_or_all_are() {
+        let _alone = alone();
         let slot = Manager::MOST - 5;
         let mut told = Vec::new();
-        set_limits(slot, 1, 4);
         std::thread::spawn(move || {
             let _ = LOCAL.try_with(|local| {
-                for taken in (0..1000).chain([5, 2000, 6]) {
+                // Before it is said how many are told, none is, and nothing is decided.
+                ends(local, Ended { slot, begun: 7, now: 9999, failed: false, asynchronous: false });
+                set_limits(slot, 1, 4);
+                for taken in (1..1001).chain([5, 2000, 6]) {
                     ends(local, Ended { slot, begun: 7, now: 7 + taken, failed: taken == 2000, asynchronous: false });
                 }
             });
@@ -619,8 +634,8 @@ mod tests {
         .unwrap();
         take_single_calls(|call| told.extend((call.slot == slot).then_some(call)));
         // Each is slower than those before, but for the last three.
-        assert_eq!(told.len(), 1000);
-        assert_eq!((told[999].taken, told[999].failed, told[999].begun), (2000, true, 7));
+        assert_eq!(told.len(), 1001);
+        assert_eq!((told[1000].taken, told[1000].failed, told[1000].begun), (2000, true, 7));
         assert_eq!(untold_calls(), 0);
     }
 }
