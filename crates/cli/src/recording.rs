@@ -213,61 +213,104 @@ fn utc(unix: u64) -> String {
 /// # Errors
 /// Those of the recording.
 pub fn wait(recording: Recording, limit: Option<Duration>, quiet: bool) -> Result<Summary, RecordError> {
-    wait_and_say(recording, limit, quiet, |_| None)
+    wait_with(recording, limit, quiet, &mut ())
 }
 
-/// As [`wait`], and writes what `news` makes of the progress to standard error, above the line that shows it.
+/// What a command adds to the progress that is shown while it waits for its recording.
+pub trait Watcher {
+    /// Asked all the time; an answer is written to standard error, above the progress.
+    fn news(&mut self, _progress: &Progress) -> Option<String> {
+        None
+    }
+
+    /// Lines to be shown below the progress until the next time: at most `rows` of them, each at most `columns` wide. Asked only where
+    /// standard error is a terminal, several times a second.
+    fn lines(&mut self, _columns: usize, _rows: usize) -> String {
+        String::new()
+    }
+}
+
+/// One that adds nothing.
+impl Watcher for () {}
+
+/// As [`wait`], with what `watcher` adds.
 ///
 /// # Errors
 /// Those of the recording.
-pub fn wait_and_say(
+pub fn wait_with(
     recording: Recording,
     limit: Option<Duration>,
     quiet: bool,
-    mut news: impl FnMut(&Progress) -> Option<String>,
+    watcher: &mut impl Watcher,
 ) -> Result<Summary, RecordError> {
-    let mut line = ProgressLine::new(quiet, limit);
+    let mut shown = Shown::new(quiet, limit);
     while !recording.is_finished() {
-        if let Some(news) = news(&recording.progress()) {
-            line.clear();
+        if let Some(news) = watcher.news(&recording.progress()) {
+            shown.clear();
             console::say(&news);
         }
-        line.show(|| recording.progress());
+        if shown.is_due() {
+            shown.show(&recording.progress(), watcher);
+        }
         std::thread::sleep(POLL);
     }
-    line.clear();
+    shown.clear();
     recording.wait()
 }
 
-/// One line at the bottom of a terminal.
-struct ProgressLine {
+/// Lines at the bottom of a terminal: progress, and what is below it.
+struct Shown {
     wanted: bool,
     limit: Option<Duration>,
-    shown: Option<std::time::Instant>,
+    when: Option<std::time::Instant>,
+    /// Lines above the one that the cursor is in.
+    above: usize,
 }
 
-impl ProgressLine {
+impl Shown {
     fn new(quiet: bool, limit: Option<Duration>) -> Self {
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        Self { wanted: !quiet && !dumb && io::stderr().is_terminal(), limit, shown: None }
+        Self { wanted: !quiet && !dumb && io::stderr().is_terminal(), limit, when: None, above: 0 }
     }
 
-    fn show(&mut self, progress: impl FnOnce() -> Progress) {
-        if !self.wanted || self.shown.is_some_and(|shown| shown.elapsed() < SHOW) {
-            return;
+    fn is_due(&self) -> bool {
+        self.wanted && self.when.is_none_or(|when| when.elapsed() >= SHOW)
+    }
+
+    fn show(&mut self, progress: &Progress, watcher: &mut impl Watcher) {
+        // Some terminals do not know their size and say 0.
+        let known = |size: u16, usual| if size > 0 { usize::from(size) } else { usual };
+        let (columns, rows) = crossterm::terminal::size().unwrap_or_default();
+        let (columns, rows) = (known(columns, 80), known(rows, 24));
+        let lines = watcher.lines(columns - 1, rows.saturating_sub(2));
+        let mut text = self.back();
+        let progress = progress_text(progress, self.limit);
+        for (index, line) in std::iter::once(progress.as_str()).chain(lines.lines()).enumerate() {
+            if index > 0 {
+                text.push('\n');
+            }
+            text.extend(line.chars().take(columns - 1));
+            // Erase to the end of the line.
+            text.push_str("\x1b[K");
+            self.above = index;
         }
-        // Some terminals do not know their width and say 0.
-        let size = crossterm::terminal::size().ok().map(|(columns, _)| usize::from(columns));
-        let width = size.filter(|columns| *columns > 0).unwrap_or(80);
-        let text: String = progress_text(&progress(), self.limit).chars().take(width.saturating_sub(1)).collect();
-        // Carriage return, text, erase to the end of the line.
-        let _ = write!(io::stderr().lock(), "\r{text}\x1b[K");
-        self.shown = Some(std::time::Instant::now());
+        // And what was below.
+        text.push_str("\x1b[J");
+        let _ = io::stderr().lock().write_all(text.as_bytes());
+        self.when = Some(std::time::Instant::now());
     }
 
     fn clear(&mut self) {
-        if self.shown.take().is_some() {
-            let _ = write!(io::stderr().lock(), "\r\x1b[K");
+        if self.when.take().is_some() {
+            let _ = write!(io::stderr().lock(), "{}\x1b[J", self.back());
+        }
+    }
+
+    /// To the beginning of the first line.
+    fn back(&mut self) -> String {
+        match std::mem::take(&mut self.above) {
+            0 => "\r".to_owned(),
+            above => format!("\r\x1b[{above}A"),
         }
     }
 }

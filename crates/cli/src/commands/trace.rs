@@ -6,7 +6,7 @@ use crate::{
     console, duration,
     exit::{Code, failure},
     recording::{self, SessionFile},
-    traced::{report::Report, rules, text},
+    traced::{live::Live, report::Report, rules, text},
 };
 use anyhow::Context;
 use profile::{BuildOptions, Profile};
@@ -14,6 +14,7 @@ use profilers::Selection;
 use recorder::{EngineChoice, RecordOptions, Summary};
 use std::{
     fs::File,
+    io::{self, IsTerminal},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -92,19 +93,14 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         duration: args.time,
         output: Some(file.path().to_owned()),
         instrument: Some(rules),
-        live: false,
+        live: !args.json && !args.dry_run && io::stderr().is_terminal(),
         agent: args.agent.file(),
     };
     let stop = StopOnSignal::start()?;
-    let recording = recorder::attach(&process, options)?;
+    let mut recording = recorder::attach(&process, options)?;
     stop.set(recording.stop_handle());
-    let mut said = args.dry_run;
-    let summary = recording::wait_and_say(recording, args.time, args.json, |progress| {
-        // Scripts wait for this line, too.
-        let begins = progress.stage.starts_with("tracing") && !said;
-        said |= begins;
-        begins.then(|| progress.stage.clone())
-    })?;
+    let mut live = Live::new(recording.subscribe(), args.dry_run);
+    let summary = recording::wait_with(recording, args.time, args.json, &mut live)?;
     if let Some(log) = &args.event_log {
         recording::write_event_log(file.path(), log)?;
     }

@@ -1,5 +1,6 @@
 //! What `trace` shows.
 
+pub mod live;
 pub mod report;
 pub mod rules;
 pub mod text;

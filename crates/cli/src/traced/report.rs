@@ -126,7 +126,8 @@ impl Report {
 }
 
 impl Method {
-    fn of(profile: &Profile, method: &TracedMethod) -> Self {
+    /// Its calls so far.
+    pub fn of(profile: &Profile, method: &TracedMethod) -> Self {
         let calls = &method.calls;
         let nanos = |time: Option<f64>| time.map(|time| time.round() as u64);
         Self {

@@ -1,0 +1,137 @@
+//! Calls of instrumented methods while they are made: a table below the progress.
+
+use super::report::Method;
+use super::text;
+use crate::console::table;
+use crate::recording::Watcher;
+use profile::format::{count, counted};
+use profile::{BuildOptions, Profile, ProfileBuilder};
+use recorder::Progress;
+use session::{FunctionId, InstrumentState, LiveStream};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
+/// Time between two tables: the agent tells of calls about as often.
+const EACH: Duration = Duration::from_millis(500);
+
+/// A trace that goes on.
+pub struct Live {
+    stream: Option<LiveStream>,
+    builder: ProfileBuilder,
+    /// Whether it was said that methods are instrumented. Scripts wait for that line, too.
+    said: bool,
+    table: String,
+    made: Option<Instant>,
+    /// When calls were last told, and how many there had been of each method.
+    before: Option<(Duration, HashMap<FunctionId, u64>)>,
+    /// Calls in a second, as of the last two times.
+    rates: HashMap<FunctionId, f64>,
+}
+
+impl Live {
+    /// Without a stream it only says when it begins, and not even that in a dry run.
+    pub fn new(stream: Option<LiveStream>, dry_run: bool) -> Self {
+        Self {
+            stream,
+            builder: ProfileBuilder::new(BuildOptions::default()),
+            said: dry_run,
+            table: String::new(),
+            made: None,
+            before: None,
+            rates: HashMap::new(),
+        }
+    }
+
+    /// Takes what has come.
+    fn take(&mut self) {
+        let Some(stream) = &self.stream else { return };
+        loop {
+            match stream.try_next() {
+                // The recorder writes the same records to the file, which is checked when it is read.
+                Ok(Some(record)) => drop(self.builder.add(&record)),
+                Ok(None) => return,
+                Err(session::LiveEnded) => {
+                    self.stream = None;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Calls in a second, if any were told since the last time.
+    fn measure(&mut self, profile: &Profile) {
+        let time = profile.traced.time();
+        let calls =
+            || profile.traced.called().into_iter().map(|method| (method.function, method.calls.calls)).collect();
+        match &self.before {
+            Some((last, _)) if *last == time => return,
+            Some((last, before)) => {
+                let seconds = time.saturating_sub(*last).as_secs_f64();
+                let rate = |(function, calls): (FunctionId, u64)| {
+                    let more = calls.saturating_sub(before.get(&function).copied().unwrap_or(0));
+                    (function, more as f64 / seconds)
+                };
+                let calls: HashMap<FunctionId, u64> = calls();
+                self.rates = calls.iter().map(|(function, calls)| rate((*function, *calls))).collect();
+                self.before = Some((time, calls));
+            }
+            None => self.before = Some((time, calls())),
+        }
+    }
+
+    /// At most so many lines.
+    fn draw(&self, profile: &Profile, columns: usize, rows: usize) -> String {
+        let called = profile.traced.called();
+        let waiting = profile
+            .traced
+            .methods()
+            .filter(|method| method.calls.calls == 0 && method.state == InstrumentState::Requested)
+            .count();
+        let mut lines: Vec<Vec<String>> = Vec::new();
+        // Head, what is left out, and what was not called take a line each.
+        let shown = rows.saturating_sub(3);
+        for method in called.iter().take(shown) {
+            let rate = self.rates.get(&method.function);
+            let mut row = text::row(&Method::of(profile, method));
+            row.insert(1, rate.map_or_else(|| "-".to_owned(), |rate| count(rate.round() as u64)));
+            lines.push(row);
+        }
+        let mut table = match lines.is_empty() {
+            true => String::new(),
+            false => {
+                let [calls, others @ ..] = text::HEAD;
+                let head: Vec<&str> = [calls, "CALLS/S"].into_iter().chain(others).collect();
+                table(&head, &lines, Some(columns))
+            }
+        };
+        if called.len() > shown {
+            table.push_str(&format!("… and {} more\n", called.len() - shown));
+        }
+        if waiting > 0 {
+            table.push_str(&format!("not called yet: {}\n", counted(waiting as u64, "method")));
+        }
+        table
+    }
+}
+
+impl Watcher for Live {
+    fn news(&mut self, progress: &Progress) -> Option<String> {
+        self.take();
+        let begins = progress.stage.starts_with("tracing") && !self.said;
+        self.said |= begins;
+        begins.then(|| progress.stage.clone())
+    }
+
+    fn lines(&mut self, columns: usize, rows: usize) -> String {
+        if self.made.is_none_or(|made| made.elapsed() >= EACH)
+            && let Some(profile) = self.builder.snapshot()
+        {
+            self.measure(&profile);
+            self.table = self.draw(&profile, columns, rows);
+            self.made = Some(Instant::now());
+        }
+        self.table.clone()
+    }
+}

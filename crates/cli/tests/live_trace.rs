@@ -1,0 +1,115 @@
+//! What `clrscope trace` shows while it goes on, on a terminal.
+#![cfg(unix)]
+mod common;
+
+use common::clrscope;
+use rustix::{process, pty, termios};
+use std::{
+    fs::{File, OpenOptions},
+    io::{ErrorKind, Read},
+    num::NonZeroU16,
+    os::fd::{AsFd, OwnedFd},
+    process::Stdio,
+    sync::mpsc::{Receiver, channel},
+    time::{Duration, Instant},
+};
+use testkit::{Sample, sample_runtimes};
+
+const LIMIT: Duration = Duration::from_secs(120);
+const ROWS: NonZeroU16 = NonZeroU16::new(24).unwrap();
+const COLUMNS: NonZeroU16 = NonZeroU16::new(80).unwrap();
+
+/// A terminal, and what is written to it.
+struct Terminal {
+    screen: vt100::Parser,
+    written: Receiver<Vec<u8>>,
+}
+
+impl Terminal {
+    fn new() -> (Self, OwnedFd) {
+        let master = pty::openpt(pty::OpenptFlags::RDWR | pty::OpenptFlags::NOCTTY).unwrap();
+        pty::grantpt(&master).unwrap();
+        pty::unlockpt(&master).unwrap();
+        let slave = pty::ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+        let slave = OpenOptions::new().read(true).write(true).open(slave).unwrap();
+        let size = termios::Winsize { ws_row: ROWS.get(), ws_col: COLUMNS.get(), ws_xpixel: 0, ws_ypixel: 0 };
+        termios::tcsetwinsize(slave.as_fd(), size).unwrap();
+        let (sender, written) = channel();
+        std::thread::spawn(move || {
+            let (mut master, mut bytes) = (File::from(master), vec![0; 4096]);
+            loop {
+                match master.read(&mut bytes) {
+                    Ok(0) => return,
+                    Ok(count) => drop(sender.send(bytes[..count].to_vec())),
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    // Linux says so when nobody has the other end any more.
+                    Err(_) => return,
+                }
+            }
+        });
+        (Self { screen: vt100::Parser::new(ROWS, COLUMNS, 0), written }, slave.into())
+    }
+
+    /// The screen as soon as it is so.
+    fn wait(&mut self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
+        let end = Instant::now() + LIMIT;
+        loop {
+            let contents = self.screen.screen().contents();
+            if is_so(&contents) {
+                return contents;
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            match self.written.recv_timeout(left) {
+                Ok(bytes) => self.screen.process(&bytes),
+                Err(error) => panic!("{what}: {error}:\n{contents}"),
+            }
+        }
+    }
+
+    /// The screen when nobody writes to it any more.
+    fn last(mut self) -> String {
+        while let Ok(bytes) = self.written.recv_timeout(LIMIT) {
+            self.screen.process(&bytes);
+        }
+        self.screen.screen().contents()
+    }
+}
+
+#[test]
+fn calls_are_shown_while_they_are_made() {
+    for runtime in sample_runtimes() {
+        let mut target = Sample::named("traced").start(runtime, &[""; 0]);
+        target.wait_for_ready();
+        let (mut terminal, slave) = Terminal::new();
+        let pid = target.pid().to_string();
+        let mut command = clrscope(["trace", &pid, "traced!Clrscope.Samples.Traced.{Rest,Busy,Throws}"]);
+        let child = command.stdout(Stdio::piped()).stderr(slave).spawn().unwrap();
+        // The terminal ends with the last one that has it.
+        drop(command);
+
+        let screen = terminal.wait("nothing is called", |screen| screen.contains("not called yet: 3 methods"));
+        assert!(!screen.contains("CALLS/S"), "{runtime}: {screen}");
+        for _ in 0..2 {
+            target.send_line("go 500").unwrap();
+            target.truth(LIMIT);
+        }
+        let of = |screen: &str, name: &str| {
+            let row = screen.lines().find(|line| line.contains(&format!(".Traced.{name}(")))?;
+            row.split_whitespace().next()?.replace(',', "").parse::<u64>().ok()
+        };
+        let screen = terminal.wait("calls", |screen| of(screen, "Rest") == Some(22));
+        assert!(!screen.contains("not called yet"), "{runtime}: {screen}");
+        // One table, below the progress and what is said once: each is drawn over the one before.
+        assert_eq!(screen.matches("CALLS/S").count(), 1, "{runtime}: {screen}");
+        assert_eq!(screen.matches("Ctrl-C ends").count(), 1, "{runtime}: {screen}");
+        assert!(of(&screen, "Throws").is_some_and(|calls| calls > 100), "{runtime}: {screen}");
+
+        process::kill_process(process::Pid::from_child(&child), process::Signal::INT).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{runtime}: {output:?}");
+        let report = String::from_utf8(output.stdout).unwrap();
+        assert!(report.contains("3 methods traced") && !report.contains("CALLS/S"), "{runtime}: {report}");
+        let left = terminal.last();
+        assert!(left.contains("tracing 3 methods") && !left.contains("CALLS"), "{runtime}: {left}");
+    }
+}
