@@ -94,7 +94,7 @@ fn calls_are_shown_while_they_are_made() {
             target.truth(LIMIT);
         }
         let of = |screen: &str, name: &str| {
-            let row = screen.lines().find(|line| line.contains(&format!(".Traced.{name}(")))?;
+            let row = screen.lines().find(|line| line.contains(&format!(".Traced.{name}")))?;
             row.split_whitespace().next()?.replace(',', "").parse::<u64>().ok()
         };
         let screen = terminal.wait("calls", |screen| of(screen, "Rest") == Some(22));
@@ -102,7 +102,7 @@ fn calls_are_shown_while_they_are_made() {
         // One table, below the progress and what is said once: each is drawn over the one before.
         assert_eq!(screen.matches("CALLS/S").count(), 1, "{runtime}: {screen}");
         assert_eq!(screen.matches("Ctrl-C ends").count(), 1, "{runtime}: {screen}");
-        assert!(of(&screen, "Throws").is_some_and(|calls| calls > 100), "{runtime}: {screen}");
+        assert!(of(&screen, "Throw").is_some_and(|calls| calls > 100), "{runtime}: {screen}");
 
         process::kill_process(process::Pid::from_child(&child), process::Signal::INT).unwrap();
         let output = child.wait_with_output().unwrap();

@@ -79,12 +79,14 @@ fn main() {
     lap("snapshot made");
     let histogram = Histogram::of(&snapshot);
     lap("histogram");
-    let dominators = Dominators::of(&snapshot);
-    let reached = dominators.reached();
-    lap("dominators and retained sizes");
-    drop(dominators);
-    let paths = Paths::of(&snapshot, |_| true);
-    lap("shortest paths");
+    // Side by side, as a report does it.
+    let (reached, paths) = std::thread::scope(|scope| {
+        let paths = scope.spawn(|| Paths::of(&snapshot, |_| true));
+        let dominators = Dominators::of(&snapshot);
+        (dominators.reached(), paths.join())
+    });
+    let Ok(paths) = paths else { return println!("no paths") };
+    lap("dominators, retained sizes, shortest paths");
     let type_id = histogram.by_bytes().first().map_or(0, |row| row.type_id);
     let kinds = paths.holdings(type_id).kinds.len();
     lap("who holds the largest type");

@@ -1,5 +1,7 @@
 use std::collections::{HashMap, hash_map::Entry};
+use std::hint::black_box;
 
+use crate::dominators::PIECE;
 use crate::snapshot::{NodeId, RootKind, Snapshot, SnapshotRoot, TypeId};
 
 const NONE: u32 = u32::MAX;
@@ -81,19 +83,27 @@ impl<'a> Paths<'a> {
                 }
             }
         }
-        let mut next = 0;
-        while let Some(node) = queue.get(next).copied() {
-            next += 1;
-            let (own_type, own_first) = (snapshot.type_of(node), first[node as usize]);
-            for to in snapshot.references(node) {
-                if before[*to as usize] == NONE {
-                    before[*to as usize] = node;
-                    first[*to as usize] = if snapshot.type_of(*to) == own_type { own_first } else { *to };
-                    queue.push(*to);
+        let all = snapshot.all_references();
+        let (mut next, mut places) = (0, Vec::with_capacity(PIECE));
+        while next < queue.len() {
+            let piece = next..queue.len().min(next + PIECE);
+            places.extend(queue[piece.clone()].iter().map(|node| snapshot.references_at(*node)));
+            let references = places.iter().flat_map(|(from, to)| &all[*from as usize..*to as usize]);
+            black_box(references.fold(0, |any, to| any ^ before[*to as usize] ^ snapshot.type_of(*to)));
+            for (index, (from, to)) in piece.clone().zip(places.drain(..)) {
+                let node = queue[index];
+                let (own_type, own_first) = (snapshot.type_of(node), first[node as usize]);
+                for to in &all[from as usize..to as usize] {
+                    if before[*to as usize] == NONE {
+                        before[*to as usize] = node;
+                        first[*to as usize] = if snapshot.type_of(*to) == own_type { own_first } else { *to };
+                        queue.push(*to);
+                    }
                 }
             }
+            next = piece.end;
             // What has been dealt with is given back from time to time.
-            if next == 1 << 20 {
+            if next >= 1 << 20 {
                 queue.drain(..next);
                 next = 0;
             }

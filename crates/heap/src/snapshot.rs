@@ -241,6 +241,17 @@ impl Snapshot {
         &self.edges[at..at + self.edges_len[node as usize] as usize]
     }
 
+    /// As [`Self::references`], where they begin and end in [`Self::all_references`].
+    pub(crate) fn references_at(&self, node: NodeId) -> (u32, u32) {
+        let at = self.edges_at[node as usize];
+        (at, at + self.edges_len[node as usize])
+    }
+
+    /// References of all objects.
+    pub(crate) fn all_references(&self) -> &[NodeId] {
+        &self.edges
+    }
+
     /// Number of all references that lead to a known object.
     pub fn reference_count(&self) -> u64 {
         self.references
