@@ -278,10 +278,7 @@ impl Shown {
     }
 
     fn show(&mut self, progress: &Progress, watcher: &mut impl Watcher) {
-        // Some terminals do not know their size and say 0.
-        let known = |size: u16, usual| if size > 0 { usize::from(size) } else { usual };
-        let (columns, rows) = crossterm::terminal::size().unwrap_or_default();
-        let (columns, rows) = (known(columns, 80), known(rows, 24));
+        let (columns, rows) = crate::os::error_terminal().unwrap_or((80, 24));
         let lines = watcher.lines(columns - 1, rows.saturating_sub(2));
         let mut text = self.back();
         let progress = progress_text(progress, self.limit);

@@ -311,6 +311,28 @@ fn methods_go_back_when_clrscope_is_killed_and_other_commands_are_served() {
     }
 }
 
+#[test]
+fn an_agent_in_another_network_namespace_is_reached() {
+    let is_root = rustix::process::geteuid().is_root();
+    for runtime in sample_runtimes() {
+        let own = if is_root { "-n" } else { "-rn" };
+        let mut process = Sample::named("traced").launch(runtime, &[""; 0]).under(["unshare", own]).start();
+        process.wait_for_ready();
+        process.send_line("spin").unwrap();
+        let pid = process.pid().to_string();
+        Tracing::start(&process, &["traced!*.Traced.Plain"]).end();
+        if is_root {
+            let again = Tracing::start(&process, &["traced!*.Traced.Plain"]);
+            std::thread::sleep(Duration::from_millis(300));
+            assert!(by_name(&again.end())["Clrscope.Samples.Traced.Plain"].0 > 0, "{runtime}");
+        } else {
+            run(["trace", &pid, "traced!*.Traced.Plain"]).expect_error(4, &["slot"]);
+        }
+        process.send_line("still").unwrap();
+        assert_eq!(process.truth(LIMIT)["wrong"], 0, "{runtime}");
+    }
+}
+
 /// Applications that are trimmed, and made of one file: what they do not use is not there.
 #[test]
 fn a_real_application_is_traced_and_unharmed() {

@@ -1,4 +1,4 @@
-//! What differs between operating systems: signals.
+//! What differs between operating systems: signals, and the size of a terminal.
 
 #[cfg(unix)]
 #[path = "unix/mod.rs"]

@@ -1,11 +1,9 @@
 //! Calls of instrumented methods while they are made: a table below the progress.
 
-use super::report::Method;
-use super::text;
-use crate::console::table;
+use crate::console::{printable, table};
 use crate::recording::Watcher;
-use profile::format::{count, counted};
-use profile::{BuildOptions, Profile, ProfileBuilder};
+use profile::format::{count, counted, duration};
+use profile::{BuildOptions, NameStyle, Profile, ProfileBuilder};
 use recorder::Progress;
 use session::{FunctionId, InstrumentState, LiveStream};
 use std::{
@@ -93,18 +91,24 @@ impl Live {
         // Head, what is left out, and what was not called take a line each.
         let shown = rows.saturating_sub(3);
         for method in called.iter().take(shown) {
+            let calls = &method.calls;
+            let time =
+                |nanos: Option<f64>| nanos.map_or_else(|| "-".to_owned(), |nanos| duration(nanos.round() as u64));
             let rate = self.rates.get(&method.function);
-            let mut row = text::row(&Method::of(profile, method));
-            row.insert(1, rate.map_or_else(|| "-".to_owned(), |rate| count(rate.round() as u64)));
-            lines.push(row);
+            lines.push(vec![
+                count(calls.calls),
+                rate.map_or_else(|| "-".to_owned(), |rate| count(rate.round() as u64)),
+                if calls.timed > 0 { count(calls.failed) } else { "-".to_owned() },
+                time(calls.quantile(0.5)),
+                time(calls.quantile(0.99)),
+                time((calls.timed > 0).then_some(calls.longest)),
+                // The end of a long name says more than its beginning, and terminals are narrow.
+                printable(&profile.tables.function_name(method.function, NameStyle::SHORT)),
+            ]);
         }
         let mut table = match lines.is_empty() {
             true => String::new(),
-            false => {
-                let [calls, others @ ..] = text::HEAD;
-                let head: Vec<&str> = [calls, "CALLS/S"].into_iter().chain(others).collect();
-                table(&head, &lines, Some(columns))
-            }
+            false => table(&["CALLS", "CALLS/S", "ERRORS", "P50", "P99", "MAX", "METHOD"], &lines, Some(columns)),
         };
         if called.len() > shown {
             table.push_str(&format!("… and {} more\n", called.len() - shown));

@@ -126,8 +126,7 @@ impl Report {
 }
 
 impl Method {
-    /// Its calls so far.
-    pub fn of(profile: &Profile, method: &TracedMethod) -> Self {
+    fn of(profile: &Profile, method: &TracedMethod) -> Self {
         let calls = &method.calls;
         let nanos = |time: Option<f64>| time.map(|time| time.round() as u64);
         Self {

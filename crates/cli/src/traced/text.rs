@@ -60,30 +60,25 @@ pub fn of(report: &Report, top: usize, width: Option<usize>) -> String {
 }
 
 fn methods(report: &Report, top: usize, width: Option<usize>) -> String {
-    let rows: Vec<Vec<String>> = report.methods.iter().take(top).map(row).collect();
-    let mut text = table(&HEAD, &rows, width);
+    let time = |nanos: Option<u64>| nanos.map_or_else(|| "-".to_owned(), duration);
+    let rows = report.methods.iter().take(top).map(|method| {
+        vec![
+            count(method.calls),
+            if method.timed > 0 { count(method.errors) } else { "-".to_owned() },
+            if method.timed > 0 { duration(method.total_ns) } else { "-".to_owned() },
+            time(method.p50_ns),
+            time(method.p90_ns),
+            time(method.p99_ns),
+            time(method.max_ns),
+            printable(&method.method),
+        ]
+    });
+    let head = ["CALLS", "ERRORS", "TOTAL", "P50", "P90", "P99", "MAX", "METHOD"];
+    let mut text = table(&head, &rows.collect::<Vec<_>>(), width);
     if report.methods.len() > top {
         let _ = writeln!(text, "… and {} more (--top)", report.methods.len() - top);
     }
     text
-}
-
-/// What the cells of a [`row`] are.
-pub const HEAD: [&str; 8] = ["CALLS", "ERRORS", "TOTAL", "P50", "P90", "P99", "MAX", "METHOD"];
-
-/// A method in a table.
-pub fn row(method: &Method) -> Vec<String> {
-    let time = |nanos: Option<u64>| nanos.map_or_else(|| "-".to_owned(), duration);
-    vec![
-        count(method.calls),
-        if method.timed > 0 { count(method.errors) } else { "-".to_owned() },
-        if method.timed > 0 { duration(method.total_ns) } else { "-".to_owned() },
-        time(method.p50_ns),
-        time(method.p90_ns),
-        time(method.p99_ns),
-        time(method.max_ns),
-        printable(&method.method),
-    ]
 }
 
 /// Buckets, so many put together that the rows fit.

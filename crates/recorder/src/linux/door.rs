@@ -2,8 +2,13 @@
 
 use super::target::Target;
 use diagnostics::proc;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::{
+    fd::{AsFd, OwnedFd},
+    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with},
+    thread::{LinkNameSpaceType, move_into_link_name_space},
+};
 use std::{
+    fs::{File, read_link},
     io::{self, Read, Write},
     os::unix::net::UnixStream,
     time::Duration,
@@ -23,9 +28,9 @@ pub(super) fn knock(target: &Target, uid: u32, config: &[u8]) -> Option<DoorAnsw
 }
 
 fn hand_over(target: &Target, uid: u32, config: &[u8]) -> io::Result<u8> {
-    let namespace = std::fs::read_link(format!("/proc/{}/ns/pid", target.pid))?;
+    let namespace = read_link(format!("/proc/{}/ns/pid", target.pid))?;
     let name = wire::door_name(&namespace.to_string_lossy(), proc::ns_pid(target.pid)?);
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let socket = socket_beside(target)?;
     connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
     let mut stream = UnixStream::from(socket);
     // Whoever else has taken the name is told nothing.
@@ -40,4 +45,22 @@ fn hand_over(target: &Target, uid: u32, config: &[u8]) -> io::Result<u8> {
     let mut answer = [0];
     stream.read_exact(&mut answer)?;
     Ok(answer[0])
+}
+
+/// A socket in the network namespace of the target: names that are in no file system are known only there (unix(7)).
+fn socket_beside(target: &Target) -> io::Result<OwnedFd> {
+    let socket = || Ok(socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?);
+    let theirs = format!("/proc/{}/ns/net", target.pid);
+    if read_link(&theirs)? == read_link("/proc/self/ns/net")? {
+        return socket();
+    }
+    let namespace = File::open(theirs)?;
+    // A socket stays where it was made. Only the thread that makes it goes there, and ends there.
+    std::thread::scope(|scope| {
+        let there = scope.spawn(|| {
+            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
+            socket()
+        });
+        there.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+    })
 }

@@ -85,3 +85,8 @@ pub fn send(_pid: u32, _signal: Signal) -> io::Result<()> {
 pub fn in_foreground() -> bool {
     true
 }
+
+/// Columns and rows of the terminal on standard error, if there is one and it knows.
+pub fn error_terminal() -> Option<(usize, usize)> {
+    crossterm::terminal::size().ok().map(|(columns, rows)| (columns.into(), rows.into()))
+}

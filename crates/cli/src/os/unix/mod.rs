@@ -1,4 +1,4 @@
-//! Signals of Unix.
+//! Signals and terminals of Unix.
 
 use super::Signal;
 use rustix::process::{Pid, Signal as Number, getpgrp, kill_process};
@@ -84,6 +84,12 @@ pub fn send(pid: u32, signal: Signal) -> io::Result<()> {
 /// Whether we are in the foreground group of our terminal. The terminal then sends Ctrl-C to our children as well.
 pub fn in_foreground() -> bool {
     fs::File::open("/dev/tty").is_ok_and(|tty| rustix::termios::tcgetpgrp(tty).is_ok_and(|group| group == getpgrp()))
+}
+
+/// Columns and rows of the terminal on standard error, if there is one and it knows.
+pub fn error_terminal() -> Option<(usize, usize)> {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stderr()).ok()?;
+    Some((size.ws_col.into(), size.ws_row.into())).filter(|(columns, rows)| *columns > 0 && *rows > 0)
 }
 
 #[cfg(test)]
