@@ -64,7 +64,7 @@ impl Live {
         let calls =
             || profile.traced.called().into_iter().map(|method| (method.function, method.calls.calls)).collect();
         match &self.before {
-            Some((last, _)) if *last == time => return,
+            Some((last, _)) if *last == time => {}
             Some((last, before)) => {
                 let seconds = time.saturating_sub(*last).as_secs_f64();
                 let rate = |(function, calls): (FunctionId, u64)| {
