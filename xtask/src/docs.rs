@@ -48,7 +48,7 @@ fn part(spec: &ProfilerSpec) -> String {
     let since = if spec.since == 3 { ".NET Core 3.1".to_owned() } else { format!(".NET {}", spec.since) };
     let mut text = format!(
         "| | |\n|---|---|\n| entry | {} |\n| runtimes | {since} and newer |\n| beside another profiler | {} |\n",
-        if spec.attach { "`record` and `launch`" } else { "`launch`" },
+        spec.commands().iter().map(|command| format!("`{command}`")).collect::<Vec<_>>().join(" and "),
         if spec.needs_main_slot() { "no: it needs the runtime's one main slot" } else { "yes, on .NET 6 and newer" },
     );
     if !spec.params.is_empty() {

@@ -25,6 +25,16 @@ impl ProfilerSpec {
     /// `COR_PRF_ALLOWABLE_NOTIFICATION_PROFILER` and its high half, corprof.idl.
     const NOTIFICATION_ONLY: (u32, u32) = (0xb1e3_2b7f, 0xfe);
 
+    /// The commands that run it.
+    pub fn commands(&self) -> &'static [&'static str] {
+        match self.id {
+            // It has to be told which methods.
+            id if id == crate::trace::SPEC.id => &["trace", "launch --trace"],
+            _ if self.attach => &["record", "launch"],
+            _ => &["launch"],
+        }
+    }
+
     /// Whether it can only run as the one main profiler of a process, not beside another one.
     pub const fn needs_main_slot(&self) -> bool {
         self.events.0 & !Self::NOTIFICATION_ONLY.0 != 0 || self.events.1 & !Self::NOTIFICATION_ONLY.1 != 0

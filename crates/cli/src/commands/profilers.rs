@@ -100,7 +100,7 @@ fn explain(spec: &ProfilerSpec) -> String {
     let values: Vec<String> = spec.values.iter().map(|value| format!("{} ({})", value.kind, value.unit)).collect();
     let _ = writeln!(text, "Values:   {}", values.join(", "));
     let _ = writeln!(text, "Runtimes: {} and newer", since(spec));
-    let _ = writeln!(text, "Entry:    {}", if spec.attach { "record and launch" } else { "launch" });
+    let _ = writeln!(text, "Entry:    {}", spec.commands().join(" and "));
     if spec.params.is_empty() {
         text.push_str("\nIt has no parameters.\n");
         return text;
