@@ -2,15 +2,12 @@
 #![cfg(unix)]
 mod common;
 
-use common::{clrscope, run};
-use serde_json::Value;
-use std::{
-    collections::BTreeMap,
-    io::{BufRead, BufReader, Read},
-    process::{Child, Stdio},
-    thread::JoinHandle,
-    time::Duration,
+use common::{
+    run,
+    tracing::{Tracing, by_name, refusals},
 };
+use serde_json::Value;
+use std::{collections::BTreeMap, time::Duration};
 use testkit::{Runtime, Sample, TargetProcess, sample_runtimes};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -25,55 +22,6 @@ fn start(runtime: Runtime, arguments: &[&str]) -> TargetProcess {
     process
 }
 
-/// A trace under way, which ends when it is told to.
-struct Tracing {
-    child: Child,
-    error: JoinHandle<String>,
-}
-
-impl Tracing {
-    /// Starts one, and waits until the methods are instrumented.
-    fn start(process: &TargetProcess, arguments: &[&str]) -> Self {
-        let pid = process.pid().to_string();
-        let mut command = clrscope(["trace", &pid, "--json"].iter().chain(arguments));
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut error = BufReader::new(child.stderr.take().unwrap());
-        let mut said = String::new();
-        while !said.lines().any(|line| line.starts_with("tracing ")) {
-            assert_ne!(error.read_line(&mut said).unwrap(), 0, "it ended: {said}");
-        }
-        let error = std::thread::spawn(move || {
-            error.read_to_string(&mut said).unwrap();
-            said
-        });
-        Self { child, error }
-    }
-
-    /// Ends it as Ctrl-C does.
-    fn end(self) -> Value {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-        let output = self.child.wait_with_output().unwrap();
-        assert!(output.status.success(), "{output:?} {}", self.error.join().unwrap());
-        serde_json::from_slice(&output.stdout).unwrap()
-    }
-}
-
-/// Calls, ended calls and errors of each method, by its name without parameters; overloads are put together. What the compiler
-/// made of a method has the name of that, and no parameters.
-fn by_name(report: &Value) -> BTreeMap<String, (u64, u64, u64)> {
-    let mut found: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
-    for method in report["methods"].as_array().unwrap() {
-        let name = method["method"].as_str().unwrap();
-        let Some((name, _)) = name.split_once('(') else { continue };
-        let name = name.to_owned();
-        let number = |key: &str| method[key].as_u64().unwrap();
-        let sum = found.entry(name).or_default();
-        *sum = (sum.0 + number("calls"), sum.1 + number("timed"), sum.2 + number("errors"));
-    }
-    found
-}
-
 /// Compares with what the program says. Instrumented code that does nothing to results is checked by the program itself.
 #[track_caller]
 fn assert_true(report: &Value, truth: &Value, timed: bool, what: &str) {
@@ -86,12 +34,6 @@ fn assert_true(report: &Value, truth: &Value, timed: bool, what: &str) {
     }
     assert_eq!(report["dropped"], serde_json::json!({}), "{what}");
     assert_eq!(report["reverted"], true, "{what}");
-}
-
-fn refusals(report: &Value) -> BTreeMap<String, String> {
-    let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let refused = report["refused"].as_array().unwrap().iter();
-    refused.map(|one| (text(&one["method"]).split('(').next().unwrap().to_owned(), text(&one["reason"]))).collect()
 }
 
 fn without_drivers(arguments: &[&'static str]) -> Vec<String> {
@@ -285,9 +227,9 @@ fn methods_go_back_when_clrscope_is_killed_and_other_commands_are_served() {
         let mut process = start(runtime, &[]);
         process.send_line("spin").unwrap();
         let pid = process.pid().to_string();
-        let mut killed = Tracing::start(&process, &[ALL]);
-        killed.child.kill().unwrap();
-        killed.child.wait().unwrap();
+        let killed = Tracing::start(&process, &[ALL]);
+        killed.signal(rustix::process::Signal::KILL);
+        killed.wait();
         // Those that are still rewritten would be refused as taken.
         let report = run(["trace", &pid, ALL, "--dry-run", "--json"]).expect(0).json();
         assert!(refusals(&report).values().all(|why| !why.contains("another rule")), "{runtime}: {report:#}");

@@ -3,7 +3,7 @@
 use crate::process::{Launch, TargetProcess};
 use crate::runtime::{Host, Runtime};
 use anyhow::{Result, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 /// What one request may take, also while a profiler attaches and other tests run.
@@ -32,25 +32,33 @@ impl TargetProcess {
         Launch::new(app).args(["server", "start"]).env("AZURE_MCP_COLLECT_TELEMETRY", "false")
     }
 
-    /// Makes `azmcp` work: shakes hands when that has not been done, then asks `rounds` times for the list of its tools,
-    /// and gives the number of bytes of the last answer.
+    /// Asks `azmcp` for something, after a handshake when there was none. Gives the result, and the time from when the request was there
+    /// until the whole answer was.
     ///
     /// # Errors
-    /// When the application ends or does not answer within a minute.
-    pub fn feed(&mut self, rounds: u32) -> Result<usize> {
+    /// When the application ends, does not answer within a minute, or answers with an error.
+    pub fn ask(&mut self, method: &str, parameters: &Value) -> Result<(Value, Duration)> {
         if self.is_fresh() {
             let parameters = json!({
                 "protocolVersion": "2024-11-05",
                 "capabilities": {},
                 "clientInfo": { "name": "testkit", "version": "1" },
             });
-            let answer = self.request("initialize", &parameters, REQUEST_LIMIT)?;
+            let (answer, _) = self.request("initialize", &parameters, REQUEST_LIMIT)?;
             ensure!(answer["serverInfo"].is_object(), "unexpected answer to initialize: {answer}");
             self.send_line(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string())?;
         }
+        self.request(method, parameters, REQUEST_LIMIT)
+    }
+
+    /// Makes `azmcp` work: asks `rounds` times for the list of its tools, and gives the number of bytes of the last answer.
+    ///
+    /// # Errors
+    /// As [`TargetProcess::ask`].
+    pub fn feed(&mut self, rounds: u32) -> Result<usize> {
         let mut bytes = 0;
         for _ in 0..rounds {
-            let answer = self.request("tools/list", &json!({}), REQUEST_LIMIT)?;
+            let (answer, _) = self.ask("tools/list", &json!({}))?;
             ensure!(answer["tools"].is_array(), "unexpected answer to tools/list: {answer}");
             bytes = answer.to_string().len();
         }

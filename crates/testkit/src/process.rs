@@ -295,23 +295,26 @@ impl TargetProcess {
         self.stdin = None;
     }
 
-    /// Sends one JSON-RPC request and gives the line that answers it.
+    /// Sends one JSON-RPC request and gives its result, and the time from when the request was there until the whole answer was.
     ///
     /// # Errors
     /// As [`TargetProcess::wait_for_line`], and when the answer is an error.
-    pub(crate) fn request(&mut self, method: &str, parameters: &Value, limit: Duration) -> Result<Value> {
+    pub(crate) fn request(&mut self, method: &str, parameters: &Value, limit: Duration) -> Result<(Value, Duration)> {
         let id = self.next_request;
         self.next_request += 1;
         let message = serde_json::json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": parameters });
-        self.send_line(&message.to_string())?;
+        let message = message.to_string();
+        let (sent, mut taken) = (Instant::now(), Duration::ZERO);
+        self.send_line(&message)?;
         let mut answer = Value::Null;
         self.wait_for_line(limit, |line| {
+            taken = sent.elapsed();
             answer = serde_json::from_str(line).unwrap_or(Value::Null);
             answer["id"].as_u64() == Some(id)
         })?;
         match answer.get("error") {
             Some(error) => bail!("{method} was answered by {error}"),
-            None => Ok(answer["result"].take()),
+            None => Ok((answer["result"].take(), taken)),
         }
     }
 

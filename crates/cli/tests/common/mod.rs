@@ -1,6 +1,9 @@
 //! Runs the built `clrscope` and reads what it says.
 #![allow(dead_code)] // Each test file uses its part.
 
+#[cfg(unix)]
+pub mod tracing;
+
 use serde_json::Value;
 use session::{SessionReader, SessionRecord};
 use std::{
@@ -85,6 +88,17 @@ impl Running {
         let out = child.stdout.take().map(collect);
         let err = child.stderr.take().map(collect);
         Self { child, out, err }
+    }
+
+    /// One that was started by other means, with what it has said on standard error, and the rest of that.
+    pub fn adopt(mut child: Child, said: String, mut error: impl Read + Send + 'static) -> Self {
+        let out = child.stdout.take().map(collect);
+        let err = std::thread::spawn(move || {
+            let mut said = said;
+            let _ = error.read_to_string(&mut said);
+            said
+        });
+        Self { child, out, err: Some(err) }
     }
 
     pub fn pid(&self) -> u32 {
