@@ -15,13 +15,25 @@ using System.Collections.Generic;
 using System.Diagnostics;
 using System.Globalization;
 using System.Linq;
+using System.Reflection;
 using System.Runtime.CompilerServices;
 using System.Runtime.InteropServices;
 using System.Threading;
 using System.Threading.Tasks;
 
+// For rules that ask for versions.
+[assembly: AssemblyVersion("2.1.0.0")]
+
 namespace Clrscope.Samples
 {
+    /// For rules that ask for attributes.
+    [AttributeUsage(AttributeTargets.All)]
+    public sealed class MeasuredAttribute : Attribute
+    {
+        public string Why;
+        public MeasuredAttribute(string why) { Why = why; }
+    }
+
     public interface IVisitor
     {
         int Visit(int value);
@@ -56,6 +68,7 @@ namespace Clrscope.Samples
         }
     }
 
+    [Measured("all of its methods")]
     public struct Point
     {
         public long X, Y;
@@ -144,6 +157,7 @@ namespace Clrscope.Samples
             return result + 1;
         }
 
+        [DebuggerNonUserCode]
         public static int Catches(int value)
         {
             try { return Passes(value); }
@@ -153,9 +167,10 @@ namespace Clrscope.Samples
 
         public static bool Filter(Odd odd) { return odd.Message == "odd"; }
 
+        [Measured("recursive")]
         public static int Fib(int n) { return n < 2 ? n : Fib(n - 1) + Fib(n - 2); }
 
-        [MethodImpl(MethodImplOptions.Synchronized)]
+        [Measured("locks"), MethodImpl(MethodImplOptions.Synchronized)]
         public static int Locked(int value) { return value * 2; }
 
         [MethodImpl(MethodImplOptions.AggressiveInlining)]
