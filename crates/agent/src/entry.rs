@@ -444,7 +444,11 @@ impl ProfilerCallback for Entry {
     }
 
     fn jit_inlining(&self, _cx: &CallbackCx<'_>, _caller: FunctionId, callee: FunctionId) -> bool {
-        self.running().is_none_or(|agent| !calls::is_hooked(callee) && instrumentation::may_inline(&agent))
+        // A session that ends may still ask for methods.
+        self.agent().is_none_or(|agent| {
+            let is_hooked = agent.phase() != Phase::Stopping && calls::is_hooked(callee);
+            !is_hooked && instrumentation::may_inline(&agent)
+        })
     }
 
     fn exception_unwind_function_enter(&self, _cx: &CallbackCx<'_>, function: FunctionId) {

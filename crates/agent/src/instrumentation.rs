@@ -257,6 +257,8 @@ impl Instrumentation {
             let changes = manager.revert(|_| true);
             lock(&self.changes).extend(changes);
         }
+        // What has not begun will not: from now on no method is asked for.
+        self.done.store(self.given.load(SeqCst), SeqCst);
         traced::switch_off();
     }
 }
@@ -298,9 +300,6 @@ fn work(agent: &Agent, manager: &Manager, job: Job) -> Vec<Change> {
             let began = !agent.config.launched || agent.go.load(SeqCst);
             let modules = began.then(|| agent.runtime.info().modules()).into_iter().flatten().flatten();
             for module in modules.filter_map(|module| module.ok()?.non_null()) {
-                if agent.phase() == crate::agent::Phase::Stopping {
-                    break;
-                }
                 changes.extend(one(agent, manager, module, &rules, dry));
             }
             lock(&instrumentation.changes).append(&mut changes);
@@ -323,7 +322,8 @@ fn one(agent: &Agent, manager: &Manager, module: ModuleId, rules: &RuleSet, dry:
     let see = |rewritten: Rewritten<'_>| tell_rewritten(agent, &rewritten);
     let see = tells_il(&agent.config).then_some(&see as &dyn Fn(Rewritten<'_>));
     // A module that goes waits until we are through with it.
-    let apply = || manager.apply(&[module], rules, dry, see);
+    let is_over = || agent.phase() == crate::agent::Phase::Stopping;
+    let apply = || manager.apply(&[module], rules, dry, see, &is_over);
     let changes = agent.runtime.unloads().hold(module, apply).unwrap_or_default();
     for change in changes.iter().filter(|change| change.state == State::Requested) {
         if let (Some(rule), Some(slot)) = (rules.rules().get(change.method.rule), change.method.slot) {

@@ -140,6 +140,8 @@ impl Manager {
     /// New bodies are made and proved, and thrown away. They are made again when the runtime compiles them: a program calls few of its methods,
     /// and every addition to metadata is searched for in all that there is, while the program waits to read it. Those that `see` is shown are kept.
     ///
+    /// Once `is_over`, no more methods are looked at, and those of the module that is looked at stay as they are.
+    ///
     /// To be called on an own thread, never in a callback.
     pub fn apply(
         &self,
@@ -147,9 +149,13 @@ impl Manager {
         rules: &RuleSet,
         dry: bool,
         see: Option<&dyn Fn(Rewritten<'_>)>,
+        is_over: &dyn Fn() -> bool,
     ) -> Vec<Change> {
         let mut changes = Vec::new();
         for &module in modules {
+            if is_over() {
+                break;
+            }
             // A module that is gone, or has only resources, has no methods.
             let Ok(found) = find(&self.names, module, rules) else { continue };
             if found.is_empty() {
@@ -166,6 +172,11 @@ impl Manager {
                 found.iter().filter(is_timed).filter_map(|found| found.machine).collect();
             let (mut asked, mut keys) = (Vec::new(), Vec::new());
             for found in found.into_iter().filter(|found| !machines.contains(&found.method)) {
+                if is_over() {
+                    let mut known = self.known();
+                    keys.iter().for_each(|key| drop(known.installed.remove(key)));
+                    return changes;
+                }
                 let change = self.prepare(module, found, rules, scope.as_ref(), dry, see, &mut keys);
                 self.progress.fetch_add(1, Relaxed);
                 match change.state {
@@ -264,10 +275,11 @@ impl Manager {
         machine: Option<MethodDef>,
         scope: Result<&Scope, &Refusal>,
     ) -> Result<(), Refusal> {
+        // What holds for all of a module comes first: methods made at run time may seem to have no IL.
+        let scope = scope.map_err(Refusal::clone)?;
         if let Some(refusal) = &found.refusal {
             return Err(refusal.clone());
         }
-        let scope = scope.map_err(Refusal::clone)?;
         let module = method.module;
         let slot = {
             let mut known = self.known();
