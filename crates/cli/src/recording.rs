@@ -457,8 +457,9 @@ pub fn summary_json(summary: &Summary) -> impl Serialize + use<> {
     }
 }
 
-/// What cut a recording off before its time, if something did. A process may end when no duration was asked for.
-pub fn cut_off(summary: &Summary, timed: bool) -> Option<String> {
+/// What cut a recording off before its time, if something did. A process may end when no duration was asked for. `kept` is
+/// whether the session file stays.
+pub fn cut_off(summary: &Summary, timed: bool, kept: bool) -> Option<String> {
     let session = summary.sessions.iter().find(|session| match session.end {
         EndReason::Stopped => false,
         EndReason::ProcessExited => timed,
@@ -469,8 +470,8 @@ pub fn cut_off(summary: &Summary, timed: bool) -> Option<String> {
         _ => format!("process {} ended", session.pid),
     };
     let kept = match &session.path {
-        Some(path) => format!("{} holds what came before; `clrscope report` reads it", path.display()),
-        None => "nothing was to be kept".to_owned(),
+        Some(path) if kept => format!("{} holds what came before; `clrscope report` reads it", path.display()),
+        _ => "nothing was to be kept".to_owned(),
     };
     let duration = duration::show(session.duration);
     Some(format!("{what} before the recording was complete, after {duration}; {kept}"))
@@ -557,12 +558,14 @@ mod tests {
     #[test]
     fn a_recording_is_cut_off_by_what_was_not_planned() {
         let mut summary = summary();
-        assert!(cut_off(&summary, true).is_some_and(|message| message.starts_with("process 12 ended before")));
-        assert_eq!(cut_off(&summary, false), None);
+        assert!(cut_off(&summary, true, true).is_some_and(|message| message.starts_with("process 12 ended before")));
+        assert_eq!(cut_off(&summary, false, true), None);
         summary.sessions[0].end = EndReason::AgentLost;
-        assert!(cut_off(&summary, false).is_some_and(|message| message.contains("connection to process 12 was lost")));
+        let lost = |kept| cut_off(&summary, false, kept).unwrap();
+        assert!(lost(true).contains("connection to process 12 was lost") && lost(true).contains("clrscope report"));
+        assert!(!lost(false).contains("clrscope report"), "{}", lost(false));
         summary.sessions[0].end = EndReason::Stopped;
-        assert_eq!(cut_off(&summary, true), None);
+        assert_eq!(cut_off(&summary, true, true), None);
     }
 
     #[test]

@@ -168,7 +168,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         (recording::wait(recording, Some(left), args.json)?, memory.finish())
     };
     let profile = read(file.path())?;
-    let cut_off = recording::cut_off(&summary, true);
+    let cut_off = recording::cut_off(&summary, true, args.output.is_some());
     // The heap of a process that has ended, or whose user wants an end, is not looked at.
     let last = if cut_off.is_none() { look_at_heap(args, &target, &mut notes) } else { None };
     // What one look has and the other lacks would seem to grow.
@@ -252,7 +252,8 @@ fn look_at_command(args: &Args, limits: &LimitsOf) -> anyhow::Result<Code> {
         }
         Ok(())
     };
-    launch::run_command(&args.command, options(args, args.duration, file.path())?, told)
+    let kept = args.output.is_some();
+    launch::run_command(&args.command, options(args, args.duration, file.path())?, kept, told)
 }
 
 fn options(args: &Args, duration: Duration, path: &Path) -> anyhow::Result<RecordOptions> {

@@ -67,7 +67,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         options.instrument = Some(args.traced.rules(&args.trace)?);
         options.profilers.push(args.traced.profiler(args.event_log.is_some())?);
     }
-    run_command(&args.command, options, |summary| finish(args, summary))
+    run_command(&args.command, options, true, |summary| finish(args, summary))
 }
 
 /// What a command is called in names of files.
@@ -75,10 +75,11 @@ pub(super) fn name_of(command: &[OsString]) -> String {
     command.first().map(Path::new).and_then(Path::file_stem).unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Runs and records a command, tells what was recorded, and ends as the command did.
+/// Runs and records a command, tells what was recorded, and ends as the command did. `kept` is whether the session files stay.
 pub(super) fn run_command(
     command: &[OsString],
     options: recorder::RecordOptions,
+    kept: bool,
     told: impl FnOnce(&Summary) -> anyhow::Result<()>,
 ) -> anyhow::Result<Code> {
     let recorded = Passing::start()
@@ -88,7 +89,7 @@ pub(super) fn run_command(
         Ok(summary) => {
             told(&summary)?;
             // The command's own end is its own affair; a lost connection is not.
-            if let Some(message) = recording::cut_off(&summary, false) {
+            if let Some(message) = recording::cut_off(&summary, false, kept) {
                 console::say(&format!("warning: {message}"));
             }
             return Ok(summary.exit_code.map_or(Code::Success, command_code));

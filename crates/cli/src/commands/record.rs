@@ -56,7 +56,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         (false, false) => console::print(&recording::summary_text(&summary))?,
         (false, true) => {}
     }
-    match recording::cut_off(&summary, args.duration.is_some()) {
+    match recording::cut_off(&summary, args.duration.is_some(), true) {
         Some(message) => Err(failure(Code::Ended, message)),
         None => Ok(Code::Success),
     }

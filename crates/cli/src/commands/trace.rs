@@ -105,7 +105,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         recording::write_event_log(file.path(), log)?;
     }
     show(args, file.path(), &summary)?;
-    match recording::cut_off(&summary, args.time.is_some()) {
+    match recording::cut_off(&summary, args.time.is_some(), args.output.is_some()) {
         Some(message) => Err(failure(Code::Ended, message)),
         None => Ok(Code::Success),
     }

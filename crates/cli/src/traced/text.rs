@@ -25,6 +25,7 @@ pub fn of(report: &Report, top: usize, width: Option<usize>) -> String {
         let _ = writeln!(text, "{process}: {possible} would be instrumented, {} not", report.refused.len());
         names(&mut text, report, top);
         refused(&mut text, report, top);
+        text.push_str(nothing(report));
         return text;
     }
     let instrumented = counted((report.methods.len() + report.not_called.len()) as u64, "method");
@@ -44,9 +45,7 @@ pub fn of(report: &Report, top: usize, width: Option<usize>) -> String {
         names(&mut text, report, top.min(10));
     }
     refused(&mut text, report, top);
-    if report.methods.is_empty() && report.not_called.is_empty() && report.refused.is_empty() {
-        text.push_str("\nNo method that is loaded fits. Names are those of the compiled program: `clrscope il <assembly>` lists them.\n");
-    }
+    text.push_str(nothing(report));
     if !report.reverted {
         text.push_str("\nNote: the process ended, or was lost, before its original code was back.\n");
     }
@@ -57,6 +56,15 @@ pub fn of(report: &Report, top: usize, width: Option<usize>) -> String {
         let _ = writeln!(text, "\nNote: {}.", printable(note));
     }
     text
+}
+
+/// What is said where no rule takes anything.
+fn nothing(report: &Report) -> &'static str {
+    if report.methods.is_empty() && report.not_called.is_empty() && report.refused.is_empty() {
+        "\nNo method that is loaded fits. Names are those of the compiled program: `clrscope il <assembly>` lists them.\n"
+    } else {
+        ""
+    }
 }
 
 fn methods(report: &Report, top: usize, width: Option<usize>) -> String {
