@@ -6,6 +6,7 @@ mod bench;
 mod demo;
 mod dependencies;
 mod docs;
+mod fuzz;
 mod layering;
 mod plan;
 mod platforms;
@@ -35,6 +36,8 @@ enum Task {
     Test,
     /// Measure what recording costs the recorded
     Bench(bench::Options),
+    /// Run fuzz targets with cargo-fuzz, each for some minutes
+    Fuzz(fuzz::Options),
     /// Type-check the code for platforms that nobody here runs
     CheckPlatforms,
     /// Check that what is loaded into the target stays small and apart
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Task::Demo => demo::run(),
         Task::Test => plan::run(),
         Task::Bench(options) => bench::run(&options),
+        Task::Fuzz(options) => fuzz::run(&options),
         Task::CheckPlatforms => ran(platforms::check(platforms::Missing::Fail)),
         Task::Layering => layering::check(),
         Task::Dependencies => ran(dependencies::check()),
