@@ -97,12 +97,105 @@ namespace Clrscope.Samples
         public Odd(string message) : base(message) { }
     }
 
+    public sealed class Promise<T>
+    {
+        readonly T value;
+        public Promise(T value) { this.value = value; }
+        public async ValueTask<T> Get() { await Task.Yield(); return value; }
+        public static async ValueTask<KeyValuePair<T, U>> Pair<U>(T value, U other)
+        {
+            await Task.Yield();
+            return new KeyValuePair<T, U>(value, other);
+        }
+    }
+
+    /// Asynchronous methods without a Task.
+    public static class Valued
+    {
+        public static async ValueTask<int> AtOnce(int value)
+        {
+            if (value < 0) await Task.Yield();
+            return value + 1;
+        }
+
+        public static async ValueTask<int> Later(int value)
+        {
+            await Task.Delay(30).ConfigureAwait(false);
+            return value + 1;
+        }
+
+        /// Before the wait, behind it, or not at all.
+        public static async ValueTask<int> Fails(int value)
+        {
+            if (value % 3 == 0) throw new Odd("at once");
+            await Task.Yield();
+            if (value % 3 == 1) throw new Odd("later");
+            return value;
+        }
+
+        /// The same without a result; below 0 it does not wait. As compilers make it of an `async` method: mcs cannot.
+        [AsyncStateMachine(typeof(QuietMachine))]
+        public static ValueTask Quiet(int value)
+        {
+            var machine = new QuietMachine { Value = value, Builder = AsyncValueTaskMethodBuilder.Create() };
+            machine.Builder.Start(ref machine);
+            return machine.Builder.Task;
+        }
+
+        struct QuietMachine : IAsyncStateMachine
+        {
+            public int Value;
+            public AsyncValueTaskMethodBuilder Builder;
+            bool waited;
+            YieldAwaitable.YieldAwaiter awaiter;
+
+            public void MoveNext()
+            {
+                try
+                {
+                    if (Value >= 0)
+                    {
+                        if (Value % 3 == 0) throw new Odd("at once");
+                        if (!waited)
+                        {
+                            waited = true;
+                            awaiter = Task.Yield().GetAwaiter();
+                            Builder.AwaitUnsafeOnCompleted(ref awaiter, ref this);
+                            return;
+                        }
+                        awaiter.GetResult();
+                        if (Value % 3 == 1) throw new Odd("later");
+                    }
+                }
+                catch (Exception exception)
+                {
+                    Builder.SetException(exception);
+                    return;
+                }
+                Builder.SetResult();
+            }
+
+            public void SetStateMachine(IAsyncStateMachine machine) { Builder.SetStateMachine(machine); }
+        }
+
+        public static async void Forgotten(TaskCompletionSource<int> done)
+        {
+            await Task.Yield();
+            done.SetResult(3);
+        }
+
+        // Not called: marked as compilers do with an asynchronous iterator, of which mcs knows nothing.
+        [AsyncIteratorStateMachine(typeof(Valued))]
+        public static IAsyncEnumerable<int> Sequence() { return null; }
+    }
+
     public static class Traced
     {
         static int wrong;
+        static long allocated;
         static readonly int[] Numbers = Enumerable.Range(0, 64).ToArray();
         static int restTime = 20;
-        static double restMedian, busyMedian;
+        static double restMedian, busyMedian, valuedMedian;
 
         static void Check(bool right, string what)
         {
@@ -270,6 +363,11 @@ namespace Clrscope.Samples
             foreach (int step in Steps(3)) sum += step;
             Check(sum == 3, "Steps");
             Check(AtOnce(round).Result == round + 1, "AtOnce");
+            long before = GC.GetAllocatedBytesForCurrentThread();
+            int valued = Valued.AtOnce(round).Result;
+            Interlocked.Add(ref allocated, GC.GetAllocatedBytesForCurrentThread() - before);
+            Check(valued == round + 1, "Valued.AtOnce");
+            Check(Valued.Quiet(-1).IsCompletedSuccessfully, "Valued.Quiet");
             Check(Stack(8) == 7, "Stack");
             Check(Native() > 0, "Native");
             var adder = new Adder(2);
@@ -304,6 +402,7 @@ namespace Clrscope.Samples
             ["Clrscope.Samples.Traced.Large"] = new[] { 1, 0, 0 },
             ["Clrscope.Samples.Traced.Steps"] = new[] { 1, 0, 0 },
             ["Clrscope.Samples.Traced.AtOnce"] = new[] { 1, 0, 0 },
+            ["Clrscope.Samples.Valued.AtOnce"] = new[] { 1, 0, 0 },
             ["Clrscope.Samples.Traced.Stack"] = new[] { 1, 0, 0 },
             ["Clrscope.Samples.Traced.Native"] = new[] { 1, 0, 0 },
             ["Clrscope.Samples.Adder..ctor"] = new[] { 1, 0, 0 },
@@ -342,6 +441,25 @@ namespace Clrscope.Samples
                 try { Fails(i).Wait(); Check(i % 2 == 1, "Fails"); }
                 catch (AggregateException) { Check(i % 2 == 0, "Fails"); }
             }
+            SlowValued();
+        }
+
+        static void SlowValued()
+        {
+            valuedMedian = Median(11, () => Check(Valued.Later(1).AsTask().Result == 2, "Valued.Later"));
+            for (int i = 0; i < 10; i++)
+            {
+                try { Check(Valued.Fails(i).AsTask().Result == i && i % 3 == 2, "Valued.Fails"); }
+                catch (AggregateException) { Check(i % 3 != 2, "Valued.Fails"); }
+                try { Valued.Quiet(i).AsTask().Wait(); Check(i % 3 == 2, "Valued.Quiet"); }
+                catch (AggregateException) { Check(i % 3 != 2, "Valued.Quiet"); }
+                Check(new Promise<int>(i).Get().AsTask().Result == i, "Promise");
+                Check(new Promise<string>("p").Get().AsTask().Result == "p", "Promise");
+                Check(Promise<string>.Pair("p", i).AsTask().Result.Value == i, "Promise.Pair");
+            }
+            var done = new TaskCompletionSource<int>();
+            Valued.Forgotten(done);
+            Check(done.Task.Result == 3, "Valued.Forgotten");
         }
 
         static string Truth(long rounds, long even, long slow)
@@ -352,7 +470,13 @@ namespace Clrscope.Samples
             rows.Add(Row("Clrscope.Samples.Traced.Fib", 1973 * slow, 0));
             rows.Add(Row("Clrscope.Samples.Traced.Later", 10 * slow, 0));
             rows.Add(Row("Clrscope.Samples.Traced.Fails", 10 * slow, 5 * slow));
-            return "{\"methods\":{" + string.Join(",", rows) + "},\"medians\":{\"Rest\":" + (long)restMedian + ",\"Busy\":" + (long)busyMedian + "},\"wrong\":" + wrong + "}";
+            rows.Add(Row("Clrscope.Samples.Valued.Later", 11 * slow, 0));
+            rows.Add(Row("Clrscope.Samples.Valued.Fails", 10 * slow, 7 * slow));
+            rows.Add(Row("Clrscope.Samples.Valued.Quiet", rounds + 10 * slow, 7 * slow));
+            rows.Add(Row("Clrscope.Samples.Promise<T>..ctor", 20 * slow, 0));
+            rows.Add(Row("Clrscope.Samples.Promise<T>.Get", 20 * slow, 0));
+            rows.Add(Row("Clrscope.Samples.Promise<T>.Pair<U>", 10 * slow, 0));
+            return "{\"methods\":{" + string.Join(",", rows) + "},\"medians\":{\"Traced.Rest\":" + (long)restMedian + ",\"Traced.Busy\":" + (long)busyMedian + ",\"Valued.Later\":" + (long)valuedMedian + "},\"allocated\":" + Interlocked.Exchange(ref allocated, 0) + ",\"wrong\":" + wrong + "}";
         }
 
         static string Row(string name, long calls, long errors)
@@ -376,6 +500,7 @@ namespace Clrscope.Samples
                 Thread.Sleep(120);
             }
             Slow();
+            allocated = 0;
             Console.WriteLine("ready");
             bool spinning = false;
             long spun = 0, spunEven = 0;

@@ -63,12 +63,15 @@ static LOST: AtomicU64 = AtomicU64::new(0);
 /// Asynchronous calls that have not ended.
 static PENDING: Pending = Pending::new();
 
+/// When an asynchronous call has begun that is not timed.
+const LEFT_OUT: i64 = -1;
+
 /// What a thread finds its own by. In one piece, because looking for it costs as much as all the rest of counting.
 struct Local {
     shard: Cell<*const Shard>,
     tree: Cell<*const Tree>,
-    /// The asynchronous call that begins on this thread: slot + 1, and when.
-    begun: Cell<(u32, u64)>,
+    /// The asynchronous call that begins on this thread: slot + 1, and when, or [`LEFT_OUT`].
+    begun: Cell<(u32, i64)>,
 }
 
 thread_local! {
@@ -192,9 +195,9 @@ extern "C" fn leave(slot: u32, entered: i64, failed: i32) {
 /// See [`Probes::begin_async`].
 extern "C" fn begin_async(slot: u32) {
     let _ = LOCAL.try_with(|local| {
-        if ON.load(Relaxed) && begins(local, slot) {
-            local.begun.set((slot.wrapping_add(1), calls::ticks()));
-        }
+        let is_timed = ON.load(Relaxed) && begins(local, slot);
+        let begun = if is_timed { calls::ticks().cast_signed() } else { LEFT_OUT };
+        local.begun.set((slot.wrapping_add(1), begun));
     });
 }
 
@@ -207,12 +210,12 @@ extern "C" fn resume_async(slot: u32) -> i64 {
         }
         _ => 0,
     });
-    begun.unwrap_or(0).cast_signed()
+    begun.unwrap_or(0)
 }
 
 /// See [`Probes::end_async`].
 extern "C" fn end_async(slot: u32, begun: i64, failed: i32) {
-    if ON.load(Relaxed) {
+    if ON.load(Relaxed) && begun != LEFT_OUT {
         end_of_task(slot, begun.cast_unsigned(), calls::ticks(), failed != 0);
     }
 }
@@ -613,6 +616,23 @@ mod tests {
         }
         let found = totals(slot);
         assert_eq!((found.calls, found.timed), (1000, 100));
+    }
+
+    #[test]
+    fn first_runs_of_asynchronous_calls_are_told_from_later_ones_also_if_the_call_is_left_out() {
+        let _alone = alone();
+        let slot = Manager::MOST - 7;
+        switch_on(false);
+        set_limits(slot, 2, 0);
+        for call in 0..10 {
+            begin_async(slot);
+            let begun = resume_async(slot);
+            assert_eq!((begun > 0, begun < 0), (call % 2 == 0, call % 2 == 1));
+            assert_eq!(resume_async(slot), 0);
+            end_async(slot, begun, 0);
+        }
+        let found = totals(slot);
+        assert_eq!((found.calls, found.timed), (10, 5));
     }
 
     #[test]

@@ -57,20 +57,22 @@ fn every_call_is_counted_and_timed_and_everything_goes_back() {
         assert!(refused["Clrscope.Samples.Traced.Arguments"].contains("variable number"), "{runtime}: {refused:?}");
         assert!(refused["Clrscope.Samples.Traced.getpid"].contains("no IL"), "{runtime}: {refused:?}");
         assert!(refused["Clrscope.Samples.Visitor.Visit"].contains("no IL"), "{runtime}: {refused:?}");
+        assert!(refused["Clrscope.Samples.Valued.Forgotten"].contains("returns no task"), "{runtime}: {refused:?}");
+        assert!(refused["Clrscope.Samples.Valued.Sequence"].contains("iterator"), "{runtime}: {refused:?}");
 
         // How long they took.
         let methods = report["methods"].as_array().unwrap();
         let of = |name: &str| {
-            let wanted = format!("Clrscope.Samples.Traced.{name}(");
+            let wanted = format!("Clrscope.Samples.{name}(");
             methods.iter().find(|method| method["method"].as_str().unwrap().starts_with(&wanted)).unwrap()
         };
-        for name in ["Rest", "Busy"] {
+        for name in ["Traced.Rest", "Traced.Busy", "Valued.Later"] {
             let (median, known) = (of(name)["p50_ns"].as_f64().unwrap(), truth["medians"][name].as_f64().unwrap());
             assert!((median / known - 1.0).abs() < 0.1, "{runtime}: {name}: {known} in {}", of(name));
         }
         // To the end of the task, which is 30 ms later.
-        let later = of("Later")["p50_ns"].as_u64().unwrap();
-        assert!((29_000_000..200_000_000).contains(&later), "{runtime}: {}", of("Later"));
+        let later = of("Traced.Later")["p50_ns"].as_u64().unwrap();
+        assert!((29_000_000..200_000_000).contains(&later), "{runtime}: {}", of("Traced.Later"));
         // Who calls whom.
         let tree = report["tree"].as_array().unwrap();
         let inner = tree.windows(2).any(|pair| {
@@ -92,16 +94,44 @@ fn every_call_is_counted_and_timed_and_everything_goes_back() {
 fn a_dry_run_changes_nothing_and_names_everything() {
     for runtime in sample_runtimes() {
         let mut process = start(runtime, &[]);
-        let report = run(["trace", &process.pid().to_string(), ALL, "--dry-run", "--json"]).expect(0).json();
+        // Of the core library itself: one with a value task of its own, and one with a pooled one, which .NET 8 and newer have.
+        let (own, pooled) = ("System.IO.StreamReader.ReadAsyncInternal", "System.IO.Stream.ReadAtLeastAsyncCore");
+        let core = |name: &str| format!("System.Private.CoreLib!{name}");
+        let pid = process.pid().to_string();
+        let report = run(["trace", &pid, ALL, &core(own), &core(pooled), "--dry-run", "--json"]).expect(0).json();
         let possible: Vec<&str> =
             report["not_called"].as_array().unwrap().iter().map(|one| one["method"].as_str().unwrap()).collect();
         assert!(possible.iter().any(|name| name.starts_with("Clrscope.Samples.Traced.Plain(")), "{possible:?}");
-        assert!(refusals(&report).len() >= 3, "{report:#}");
+        assert!(possible.iter().any(|name| name.starts_with(own)), "{runtime}: {possible:?}");
+        let refused = refusals(&report);
+        assert!(refused.len() >= 3, "{report:#}");
+        let is_pooled = refused.get(pooled).is_some_and(|why| why.contains("pooled"));
+        assert_eq!(is_pooled, runtime.major() >= 8, "{runtime}: {refused:?}");
         assert_eq!(report["methods"], serde_json::json!([]));
         process.send_line("go 3").unwrap();
         assert_eq!(process.truth(LIMIT)["wrong"], 0);
         process.send_line("exit").unwrap();
         assert!(process.wait(LIMIT).unwrap().success(), "{runtime}");
+    }
+}
+
+/// Also where the call is left out: before the first wait there is no task, and none is made to ask it for its id.
+#[test]
+fn a_value_task_that_is_there_at_once_stays_without_a_task() {
+    for runtime in sample_runtimes() {
+        let mut process = start(runtime, &[]);
+        let tracing = Tracing::start(&process, &["traced!Clrscope.Samples.Valued.*", "--one-in", "10"]);
+        process.send_line("go 500").unwrap();
+        let truth = process.truth(LIMIT);
+        let report = tracing.end();
+        let found = by_name(&report);
+        assert_eq!(found["Clrscope.Samples.Valued.AtOnce"], (1000, 100, 0), "{runtime}: {report:#}");
+        assert_eq!(found["Clrscope.Samples.Valued.Later"].0, 11, "{runtime}: {report:#}");
+        // A task takes 72 bytes.
+        assert!(truth["allocated"].as_u64().unwrap() < 900 * 72 / 4, "{runtime}: {truth}");
+        assert_eq!(truth["wrong"], 0, "{runtime}: {truth}");
+        process.send_line("exit").unwrap();
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
     }
 }
 

@@ -5,29 +5,82 @@
 //! `MoveNext`, which follows at once on the same thread, takes that over. If it ends the task, the call is over. Else the call goes on
 //! under the id of the task ([`Task.Id`](https://learn.microsoft.com/dotnet/api/system.threading.tasks.task.id)), until another run of
 //! `MoveNext` ends the task with that id. Nothing is allocated, and no continuation is added.
+//!
+//! A `ValueTask` stands for a task from the first wait on, unless it is pooled: so its `AsTask` gives that very task. Before, it stands for a
+//! result or nothing at all, and would make a task when asked; a call that never waits is over before anybody asks.
 
 use crate::probes::{self, Probes};
 use crate::rewrite::{begin, finish, open, slot_of};
 use crate::{Refusal, Scope};
 use cil::{
-    Edited, InstructionId, MethodBody, MethodEditor, NewInstruction, NewOperand, Opcode, Operand, Primitive, Token,
-    TokenKind, TypeSig,
+    CallingConvention, Edited, InstructionId, MethodBody, MethodEditor, MethodSig, NewInstruction, NewOperand, Opcode,
+    Operand, Primitive, Token, TokenKind, TypeSig,
 };
 use corprof::metadata::Metadata;
 use corprof::metadata::token::{MemberRef, MethodDef, TypeDef, TypeRef, TypeSpec};
 
-/// The builder of tasks without and with results.
-const BUILDERS: [&str; 2] = [
-    "System.Runtime.CompilerServices.AsyncTaskMethodBuilder",
-    "System.Runtime.CompilerServices.AsyncTaskMethodBuilder`1",
+/// What makes the task of an asynchronous method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Builder {
+    Task,
+    ValueTask,
+    Pooled,
+    Void,
+}
+
+/// The builders, with and without a type parameter for the result.
+const BUILDERS: [(&str, Builder); 4] = [
+    ("AsyncTaskMethodBuilder", Builder::Task),
+    ("AsyncValueTaskMethodBuilder", Builder::ValueTask),
+    ("PoolingAsyncValueTaskMethodBuilder", Builder::Pooled),
+    ("AsyncVoidMethodBuilder", Builder::Void),
 ];
+const NAMESPACE: &str = "System.Runtime.CompilerServices.";
+
 const TASK: &str = "System.Threading.Tasks.Task";
+const TASK_OF: &str = "System.Threading.Tasks.Task`1";
+const VALUE_TASKS: [&str; 2] = ["System.Threading.Tasks.ValueTask", "System.Threading.Tasks.ValueTask`1"];
 /// `int32 get_Id()`.
 const GET_ID: &[u8] = &[0x20, 0, 0x08];
-/// Whether tasks have ids: programs are trimmed of what they do not use.
-pub(crate) fn tasks_have_ids(core: &Metadata) -> bool {
-    let task = core.find_type_def(TASK, None).ok().flatten();
-    task.is_some_and(|task| core.find_method(task, "get_Id", GET_ID).is_ok_and(|found| found.is_some()))
+
+/// What the core library can tell of tasks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tasks {
+    /// Tasks have ids, and value tasks tell their tasks: programs are trimmed of what they do not use.
+    has_ids: bool,
+    has_as_task: bool,
+    /// .NET 5 pools all value tasks if an environment variable says so.
+    may_pool: bool,
+}
+
+impl Tasks {
+    pub fn of(core: &Metadata) -> Self {
+        let find = |name| core.find_type_def(name, None).ok().flatten();
+        let has_as_task = |task| {
+            core.methods_named(task, "AsTask").is_ok_and(|mut found| found.next().is_some_and(|one| one.is_ok()))
+        };
+        // Others have a field of the type of the task.
+        const OBJECT: &[u8] = &[0x06, 0x1c];
+        let holds_objects = |builder| core.find_field(builder, "m_task", OBJECT).is_ok_and(|found| found.is_some());
+        Self {
+            has_ids: find(TASK)
+                .is_some_and(|task| core.find_method(task, "get_Id", GET_ID).is_ok_and(|found| found.is_some())),
+            has_as_task: VALUE_TASKS.into_iter().all(|name| find(name).is_some_and(has_as_task)),
+            may_pool: find(&format!("{NAMESPACE}AsyncValueTaskMethodBuilder")).is_some_and(holds_objects),
+        }
+    }
+
+    /// Why a method with such a builder cannot be timed.
+    fn refusal(self, builder: Builder) -> Option<Refusal> {
+        match builder {
+            Builder::Void => Some(Refusal::AsyncVoid),
+            Builder::Pooled => Some(Refusal::PooledTask),
+            Builder::ValueTask if self.may_pool => Some(Refusal::PooledTask),
+            Builder::ValueTask if !self.has_as_task => Some(Refusal::TrimmedTask),
+            _ if !self.has_ids => Some(Refusal::TrimmedTask),
+            _ => None,
+        }
+    }
 }
 
 /// How far in front of a call the load of its first argument is looked for.
@@ -54,10 +107,11 @@ pub(crate) fn rewrite(
     scope: &Scope,
     method: Source<'_>,
     machine: Source<'_>,
+    tasks: Tasks,
     slot: u32,
     probes: &Probes,
 ) -> Result<Both, Refusal> {
-    let task = task_getter(scope.metadata(), method.body)?;
+    let task = task_getter(scope.metadata(), method.body, tasks)?;
     Ok(Both { method: start(scope, method, slot, probes)?, machine: run(scope, machine, task, slot, probes)? })
 }
 
@@ -70,13 +124,16 @@ fn start(scope: &Scope, source: Source<'_>, slot: u32, probes: &Probes) -> Resul
 }
 
 /// `get_Task` as the method calls it: its token and its signature.
-fn task_getter<'a>(metadata: &'a Metadata, body: &[u8]) -> Result<(Token, &'a [u8]), Refusal> {
+fn task_getter<'a>(metadata: &'a Metadata, body: &[u8], tasks: Tasks) -> Result<(Token, &'a [u8]), Refusal> {
     let body = MethodBody::parse(body)?;
     for instruction in body.instructions() {
         let Operand::Token(token) = instruction.map_err(cil::EditError::from)?.operand else { continue };
-        if let Some(member) = member(metadata, token).filter(|member| member.name == "get_Task")
-            && builder(metadata, member.parent).is_some()
-        {
+        let Some(member) = member(metadata, token) else { continue };
+        let Some(builder) = builder(metadata, member.parent) else { continue };
+        if let Some(refusal) = tasks.refusal(builder) {
+            return Err(refusal);
+        }
+        if member.name == "get_Task" {
             return Ok((token, member.signature));
         }
     }
@@ -103,28 +160,38 @@ fn member(metadata: &Metadata, token: Token) -> Option<Member<'_>> {
     }
 }
 
-/// Whether a type is one of the builders that are known, and with how many type parameters.
-fn builder(metadata: &Metadata, of: Token) -> Option<usize> {
-    let name = type_name(metadata, of)?;
-    BUILDERS.iter().position(|known| *known == name)
+/// Which of the builders that are known a type is.
+fn builder(metadata: &Metadata, of: Token) -> Option<Builder> {
+    let definition = definition(metadata, of)?;
+    let name = match definition.kind()? {
+        TokenKind::TypeRef => metadata.type_ref_props(TypeRef::from_raw(definition.0)).ok()?.name,
+        _ => metadata.type_def_props(TypeDef::from_raw(definition.0)).ok()?.name,
+    };
+    let name = name.strip_prefix(NAMESPACE)?;
+    let name = name.strip_suffix("`1").unwrap_or(name);
+    BUILDERS.into_iter().find(|(known, _)| *known == name).map(|(_, builder)| builder)
 }
 
-fn type_name(metadata: &Metadata, of: Token) -> Option<String> {
+/// The type or reference to one that a token means, without type arguments.
+fn definition(metadata: &Metadata, of: Token) -> Option<Token> {
     match of.kind()? {
-        TokenKind::TypeRef => metadata.type_ref_props(TypeRef::from_raw(of.0)).ok().map(|props| props.name),
-        TokenKind::TypeDef => metadata.type_def_props(TypeDef::from_raw(of.0)).ok().map(|props| props.name),
-        TokenKind::TypeSpec => {
-            let blob = metadata.type_spec_signature(TypeSpec::from_raw(of.0)).ok()?;
-            match TypeSig::decode(blob).ok()? {
-                TypeSig::GenericInst { definition, .. } => match *definition {
-                    TypeSig::Class(token) | TypeSig::ValueType(token) if token.kind() != Some(TokenKind::TypeSpec) => {
-                        type_name(metadata, token)
-                    }
-                    _ => None,
-                },
-                _ => None,
-            }
-        }
+        TokenKind::TypeRef | TokenKind::TypeDef => Some(of),
+        TokenKind::TypeSpec => match type_spec(metadata, of)? {
+            TypeSig::GenericInst { definition, .. } => named(&definition),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn type_spec(metadata: &Metadata, of: Token) -> Option<TypeSig> {
+    TypeSig::decode(metadata.type_spec_signature(TypeSpec::from_raw(of.0)).ok()?).ok()
+}
+
+/// The token of a type that is no constructed one.
+fn named(of: &TypeSig) -> Option<Token> {
+    match of {
+        TypeSig::Class(token) | TypeSig::ValueType(token) if token.kind() != Some(TokenKind::TypeSpec) => Some(*token),
         _ => None,
     }
 }
@@ -136,7 +203,8 @@ struct End {
     parent: Token,
     /// The field that holds it.
     field: Token,
-    fails: bool,
+    /// `System.Exception`, if it ends by one.
+    exception: Option<Token>,
 }
 
 fn ends(metadata: &Metadata, editor: &MethodEditor) -> Result<Vec<End>, Refusal> {
@@ -151,11 +219,15 @@ fn ends(metadata: &Metadata, editor: &MethodEditor) -> Result<Vec<End>, Refusal>
             "SetException" => true,
             _ => continue,
         };
-        if builder(metadata, member.parent).is_none() {
+        if !matches!(builder(metadata, member.parent), Some(Builder::Task | Builder::ValueTask)) {
             continue;
         }
         let field = field_before(editor, at).ok_or(Refusal::NotATask)?;
-        ends.push(End { at, parent: member.parent, field, fails });
+        let exception = match MethodSig::decode(member.signature)?.parameters.first() {
+            Some(exception) if fails => Some(named(exception).ok_or(Refusal::NotATask)?),
+            _ => None,
+        };
+        ends.push(End { at, parent: member.parent, field, exception });
     }
     if ends.is_empty() { Err(Refusal::NotATask) } else { Ok(ends) }
 }
@@ -180,16 +252,15 @@ fn field_before(editor: &MethodEditor, call: InstructionId) -> Option<Token> {
 fn run(scope: &Scope, source: Source<'_>, task: (Token, &[u8]), slot: u32, probes: &Probes) -> Result<Edited, Refusal> {
     let (mut editor, signature) = open(scope, source)?;
     let ends = ends(scope.metadata(), &editor)?;
-    let Some(first) = ends.first() else { return Err(Refusal::NotATask) };
-    let id = id_of(scope, first, task)?;
     let started = editor.add_local(&TypeSig::Primitive(Primitive::I8))?;
     let is_over = editor.add_local(&TypeSig::Primitive(Primitive::I4))?;
+    let id = id_of(scope, &mut editor, &ends, task)?;
     let locals = editor.local_signature().ok_or(cil::EditError::LocalsUnknown)?;
     editor.set_local_signature(scope.signature(&locals)?);
 
     for end in &ends {
         let (resumed, on) = (editor.label(), editor.label());
-        let failed = NewInstruction::ldc_i4(i32::from(end.fails));
+        let failed = NewInstruction::ldc_i4(i32::from(end.exception.is_some()));
         let mut code = vec![
             NewInstruction::ldc_i4(1),
             NewInstruction::stloc(is_over),
@@ -221,7 +292,9 @@ fn run(scope: &Scope, source: Source<'_>, task: (Token, &[u8]), slot: u32, probe
         let on = editor.label();
         let mut code = vec![
             NewInstruction::ldloc(started),
-            NewInstruction::branch(Opcode::Brfalse, on),
+            NewInstruction::ldc_i4(0),
+            Opcode::ConvI8.into(),
+            NewInstruction::branch(Opcode::Ble, on),
             NewInstruction::ldloc(is_over),
             NewInstruction::branch(Opcode::Brtrue, on),
             slot_of(slot),
@@ -247,45 +320,95 @@ fn run(scope: &Scope, source: Source<'_>, task: (Token, &[u8]), slot: u32, probe
     finish(scope, &editor, &signature)
 }
 
-/// Loads the id of the task of this machine.
-fn id_of(scope: &Scope, end: &End, (getter, signature): (Token, &[u8])) -> Result<[NewInstruction; 4], Refusal> {
+/// Loads the id of the task of this machine, which has waited.
+fn id_of(
+    scope: &Scope,
+    editor: &mut MethodEditor,
+    ends: &[End],
+    (getter, signature): (Token, &[u8]),
+) -> Result<Vec<NewInstruction>, Refusal> {
     let metadata = scope.metadata();
-    let returned = cil::MethodSig::decode(signature)?.return_type;
-    let named = match &returned {
-        TypeSig::Class(token) => Some(*token),
-        TypeSig::GenericInst { definition, .. } => match **definition {
-            TypeSig::Class(token) => Some(token),
-            _ => None,
-        },
-        _ => None,
+    let end = ends.first().ok_or(Refusal::NotATask)?;
+    let is_value_task = builder(metadata, end.parent) == Some(Builder::ValueTask);
+    let returned = MethodSig::decode(signature)?.return_type;
+    // A type from the assembly that has `Task` as well, which that with `ValueTask` need not be.
+    let beside = match (&returned, is_value_task) {
+        (_, true) => ends.iter().find_map(|end| end.exception),
+        (TypeSig::GenericInst { definition, .. }, false) => named(definition),
+        (task, false) => named(task),
     };
-    let named = named.ok_or(Refusal::NotATask)?;
+    let beside = beside.ok_or(Refusal::NotATask)?;
+    // Only the core library has all in itself; another builder of that name is none that is known.
+    if definition(metadata, end.parent).and_then(Token::kind) != beside.kind() {
+        return Err(Refusal::NotATask);
+    }
     // Without type arguments the getter is the same in both methods; with some, they are named from elsewhere here.
     let get_task = match end.parent.kind() {
         Some(TokenKind::TypeSpec) => scope.member(end.parent, "get_Task", signature)?,
         _ => getter,
     };
-    let get_id = match named.kind() {
-        // Only the core library itself.
-        Some(TokenKind::TypeDef) => {
-            let task = metadata.find_type_def(TASK, None)?.ok_or(Refusal::NotATask)?;
-            metadata.find_method(task, "get_Id", GET_ID)?.ok_or(Refusal::NotATask)?.into()
-        }
-        Some(TokenKind::TypeRef) => {
-            let reference = metadata.type_ref_props(TypeRef::from_raw(named.0))?;
-            let task = match reference.scope {
-                _ if reference.name == TASK => named,
-                Some(of) => scope.type_ref(of, TASK)?,
-                None => return Err(Refusal::NotATask),
-            };
-            scope.member(task, "get_Id", GET_ID)?
-        }
-        _ => return Err(Refusal::NotATask),
-    };
-    Ok([
+    let task = core_type(scope, beside, TASK)?;
+    let mut code = vec![
         Opcode::Ldarg0.into(),
         NewInstruction::token(Opcode::Ldflda, end.field),
         NewInstruction::token(Opcode::Call, get_task),
-        NewInstruction::token(Opcode::Callvirt, get_id),
-    ])
+    ];
+    if is_value_task {
+        let (value_task, as_task) = match returned {
+            TypeSig::ValueType(of) => (returned, method_of(scope, of, "AsTask", &getter_of(TypeSig::Class(task))?)?),
+            TypeSig::GenericInst { definition, .. } => {
+                let Some(TypeSig::GenericInst { arguments, .. }) = type_spec(metadata, end.parent) else {
+                    return Err(Refusal::NotATask);
+                };
+                let value_task = TypeSig::GenericInst { value_type: true, definition, arguments };
+                let task_of = TypeSig::GenericInst {
+                    value_type: false,
+                    definition: Box::new(TypeSig::Class(core_type(scope, beside, TASK_OF)?)),
+                    arguments: vec![TypeSig::TypeParam(0)],
+                };
+                let of = scope.type_spec(&value_task.encode()?)?;
+                (value_task, scope.member(of, "AsTask", &getter_of(task_of)?)?)
+            }
+            _ => return Err(Refusal::NotATask),
+        };
+        let local = editor.add_local(&value_task)?;
+        let as_task = NewInstruction::token(Opcode::Call, as_task);
+        code.extend([NewInstruction::stloc(local), NewInstruction::ldloca(local), as_task]);
+    }
+    code.push(NewInstruction::token(Opcode::Callvirt, method_of(scope, task, "get_Id", GET_ID)?));
+    Ok(code)
+}
+
+/// Signature of a method of an object that takes nothing.
+fn getter_of(return_type: TypeSig) -> Result<Vec<u8>, Refusal> {
+    let convention = CallingConvention::DEFAULT.with_this();
+    let signature =
+        MethodSig { convention, generic_parameters: 0, return_type, parameters: Vec::new(), sentinel: None };
+    Ok(signature.encode()?)
+}
+
+/// A public type of the core library, from where this module has another one: an assembly that passes on the one passes on the other.
+fn core_type(scope: &Scope, beside: Token, name: &str) -> Result<Token, Refusal> {
+    let metadata = scope.metadata();
+    match beside.kind() {
+        // Only the core library itself.
+        Some(TokenKind::TypeDef) => Ok(metadata.find_type_def(name, None)?.ok_or(Refusal::NotATask)?.into()),
+        Some(TokenKind::TypeRef) => {
+            let from = metadata.type_ref_props(TypeRef::from_raw(beside.0))?.scope;
+            scope.type_ref(from.ok_or(Refusal::NotATask)?, name)
+        }
+        _ => Err(Refusal::NotATask),
+    }
+}
+
+/// A method of a type without type arguments.
+fn method_of(scope: &Scope, of: Token, name: &str, signature: &[u8]) -> Result<Token, Refusal> {
+    match of.kind() {
+        // Only in the core library itself.
+        Some(TokenKind::TypeDef) => {
+            let found = scope.metadata().find_method(TypeDef::from_raw(of.0), name, signature)?;
+            Ok(found.ok_or(Refusal::NotATask)?.into())
+        }
+        _ => scope.member(of, name, signature),
+    }
 }

@@ -17,6 +17,8 @@ pub struct Found {
     pub rule: usize,
     /// `MoveNext` of its state machine, if it is asynchronous.
     pub machine: Option<MethodDef>,
+    /// Whether it is an asynchronous iterator, whose state machine does not run before somebody goes through it.
+    pub is_async_iterator: bool,
     /// Why it cannot be instrumented, as far as its metadata tells.
     pub refusal: Option<Refusal>,
 }
@@ -62,7 +64,8 @@ pub fn find(names: &NameResolver, module: ModuleId, rules: &RuleSet) -> Result<V
                 refusal(&metadata, method, props.attributes, props.implementation, props.code_rva)
             };
             let machine = machine(&metadata, type_def, method);
-            found.push(Found { method, rule, machine, refusal });
+            let is_async_iterator = machine.is_none() && is_async_iterator(&metadata, method);
+            found.push(Found { method, rule, machine, is_async_iterator, refusal });
         }
     }
     Ok(found)
@@ -178,6 +181,11 @@ fn machine(metadata: &Metadata, type_def: TypeDef, method: MethodDef) -> Option<
     let name = name.split(',').next()?.rsplit('+').next()?.replace('\\', "");
     let machine = metadata.find_type_def(&name, Some(type_def.into())).ok()??;
     metadata.methods_named(machine, "MoveNext").ok()?.next()?.ok()
+}
+
+fn is_async_iterator(metadata: &Metadata, method: MethodDef) -> bool {
+    const ATTRIBUTE: &str = "System.Runtime.CompilerServices.AsyncIteratorStateMachineAttribute";
+    metadata.custom_attribute_named(method, ATTRIBUTE).is_ok_and(|found| found.is_some())
 }
 
 /// Why a method cannot be instrumented, as far as its row in metadata tells.

@@ -1,6 +1,6 @@
 //! Which methods are instrumented, and what the runtime knows of it.
 
-use crate::asynchronous::{self, Source};
+use crate::asynchronous::{self, Source, Tasks};
 use crate::{Body, Found, Probes, Refusal, Rewritten, Scope, Template, find, rewrite};
 use cil::Edited;
 use corprof::abi::{COR_IL_MAP, COR_PRF_MODULE_FLAGS, COR_PRF_REJIT_FLAGS};
@@ -84,7 +84,7 @@ pub struct Manager {
     info: ProfilerInfo,
     names: NameResolver,
     probes: Probes,
-    tasks_have_ids: OnceLock<bool>,
+    tasks: OnceLock<Tasks>,
     /// Whether the runtime bears being asked for the inliners of methods that are not loaded.
     asks_for_unloaded: bool,
     /// Held for a look only: callbacks wait for it.
@@ -108,7 +108,7 @@ impl Manager {
             names: NameResolver::new(info.clone()),
             info,
             probes,
-            tasks_have_ids: OnceLock::new(),
+            tasks: OnceLock::new(),
             asks_for_unloaded: major >= 8,
             known: Mutex::default(),
             progress: AtomicU64::new(0),
@@ -280,6 +280,9 @@ impl Manager {
         if let Some(refusal) = &found.refusal {
             return Err(refusal.clone());
         }
+        if found.is_async_iterator && method.template == Template::Time {
+            return Err(Refusal::AsyncIterator);
+        }
         let module = method.module;
         let slot = {
             let mut known = self.known();
@@ -289,9 +292,6 @@ impl Manager {
             }
             known.slot((module, found.method)).ok_or(Refusal::TooMany(Self::MOST))?
         };
-        if machine.is_some() && !self.tasks_have_ids() {
-            return Err(Refusal::TrimmedTask);
-        }
         self.bodies(scope, method, machine, slot)?;
         method.slot = Some(slot);
         Ok(())
@@ -312,7 +312,7 @@ impl Manager {
         let own = source(method.method)?;
         match machine {
             Some(machine) => {
-                let both = asynchronous::rewrite(scope, own, source(machine)?, slot, &self.probes)?;
+                let both = asynchronous::rewrite(scope, own, source(machine)?, self.tasks(), slot, &self.probes)?;
                 Ok((both.method, Some(both.machine)))
             }
             None => Ok((rewrite(scope, own.body, own.signature, method.template, slot, &self.probes)?, None)),
@@ -339,13 +339,13 @@ impl Manager {
         Ok(Some(prepared))
     }
 
-    /// Whether the core library was not trimmed of what tells tasks apart.
-    fn tasks_have_ids(&self) -> bool {
-        *self.tasks_have_ids.get_or_init(|| {
+    /// What the core library can tell of tasks.
+    fn tasks(&self) -> Tasks {
+        *self.tasks.get_or_init(|| {
             let modules = self.info.modules().into_iter().flatten();
             let mut known = modules.filter_map(|module| self.info.module_metadata(module.ok()?.non_null()?).ok());
             // It is loaded before everything else.
-            known.next().is_some_and(|core| asynchronous::tasks_have_ids(&core))
+            known.next().map(|core| Tasks::of(&core)).unwrap_or_default()
         })
     }
 

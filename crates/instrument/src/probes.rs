@@ -20,11 +20,13 @@ pub struct Probes {
     pub leave: usize,
     /// `fn(slot: u32)`: an asynchronous method is called; the first run of its state machine follows on this thread.
     pub begin_async: usize,
-    /// `fn(slot: u32) -> i64`: a state machine runs. The answer is 0 unless this is the first run of a call that is timed.
+    /// `fn(slot: u32) -> i64`: a state machine runs. The answer is 0 unless this is the first run of a call, which has no task yet; it is
+    /// negative if that call is left out.
     pub resume_async: usize,
-    /// `fn(slot: u32, begun: i64, failed: i32)`: the first run ends the task.
+    /// `fn(slot: u32, begun: i64, failed: i32)`: the first run ends the task. `begun` is what `resume_async` has answered.
     pub end_async: usize,
-    /// `fn(slot: u32, begun: i64, task: i32)`: the first run ends, and its task does not. It may have ended in the meantime.
+    /// `fn(slot: u32, begun: i64, task: i32)`: the first run of a call that is not left out ends, and its task does not. It may have
+    /// ended in the meantime.
     pub pending: usize,
     /// `fn(slot: u32, task: i32, failed: i32)`: a later run is about to end its task.
     pub completed: usize,

@@ -30,11 +30,22 @@ pub enum Refusal {
     /// It returns a reference to a typed value, which no local variable can hold.
     #[error("it returns what no local variable can hold")]
     Returns,
-    /// It is asynchronous, and does not end a `Task` or `Task<T>` in the way that compilers write.
+    /// It is asynchronous, and is not made of the builders of `Task` and `ValueTask` in the way that compilers write.
     #[error(
-        "it is asynchronous, and its end cannot be told: only methods that return Task or Task<T> can be timed (counting works)"
+        "it is asynchronous, and its end cannot be told: only methods that return Task or ValueTask can be timed (counting works)"
     )]
     NotATask,
+    /// It is an `async void` method: there is no task that ends.
+    #[error("it is asynchronous and returns no task whose end could be told (counting works)")]
+    AsyncVoid,
+    /// Its `ValueTask` stands for an object that is used again and again, and of which only one may ask, once.
+    #[error("its ValueTask is pooled, and nobody may look at that but who awaits it (counting works)")]
+    PooledTask,
+    /// It is an asynchronous iterator: to call it only makes the sequence, which runs when somebody goes through it.
+    #[error(
+        "it is an asynchronous iterator, which runs in MoveNext of its state machine: that can be timed (counting works)"
+    )]
+    AsyncIterator,
     /// It is asynchronous, and its runtime was trimmed: there is no way to tell one task from another.
     #[error("it is asynchronous, and what tells tasks apart was trimmed away (counting works)")]
     TrimmedTask,

@@ -128,6 +128,14 @@ impl Scope {
         }
     }
 
+    /// A token for a constructed type. One that is there already is found again.
+    pub(crate) fn type_spec(&self, blob: &[u8]) -> Result<Token, Refusal> {
+        match &self.additions {
+            Additions::Made(emit) => emit.token_from_type_spec(blob).map(Into::into).map_err(added),
+            Additions::Pretended(made) => Ok(pretend(made, TokenKind::TypeSpec, &[])),
+        }
+    }
+
     /// Signature of [`Probes::completed`].
     pub(crate) fn completed(&self) -> Result<Token, Refusal> {
         self.remembered(&self.completed, Probes::COMPLETED)
