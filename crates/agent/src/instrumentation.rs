@@ -45,7 +45,13 @@ pub fn manager() -> Option<&'static Manager> {
 
 /// A runtime that has accepted to rewrite methods.
 pub fn allow(runtime: &Runtime) {
-    MANAGER.get_or_init(|| Manager::new(runtime.info().clone(), runtime.version()[0], traced::probes()));
+    MANAGER.get_or_init(|| {
+        // Without it no texts are shown.
+        if let Ok(layout) = runtime.info().string_layout() {
+            traced::set_text_layout(layout);
+        }
+        Manager::new(runtime.info().clone(), runtime.version()[0], traced::probes())
+    });
 }
 
 /// Whether methods may be inlined now.

@@ -12,6 +12,7 @@
 
 pub mod agent;
 pub mod allocated;
+pub mod arguments;
 pub mod calls;
 pub mod collectors;
 pub mod compare;

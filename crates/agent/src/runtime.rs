@@ -8,7 +8,7 @@ use corprof::ids::{ClassId, FunctionId, ModuleId, RawObjectId, ReJitId, ThreadId
 use corprof::info::{CodeRange, Error, IlOffset, ProfilerInfo, Result, SnapshotFlags, SuspendedRuntime};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use wire::Nanos;
 
@@ -64,6 +64,8 @@ pub struct Unloads {
     asking: AtomicU32,
     /// Modules that have been taken down, or are just being. An id comes again with a module that is loaded.
     gone: Mutex<HashSet<ModuleId>>,
+    /// How many have begun to go.
+    went: AtomicU64,
 }
 
 impl Unloads {
@@ -75,6 +77,7 @@ impl Unloads {
     /// A module is about to go: waits for a question that is under way.
     pub fn module_goes(&self, module: ModuleId) {
         {
+            self.went.fetch_add(1, SeqCst);
             let mut gone = self.gone();
             if gone.len() >= Self::MOST {
                 gone.clear();
@@ -102,6 +105,17 @@ impl Unloads {
     pub fn hold<R>(&self, module: ModuleId, then: impl FnOnce() -> R) -> Option<R> {
         let _asking = self.asking();
         (!self.is_gone(module)).then(then)
+    }
+
+    /// How many modules have begun to go so far.
+    pub fn went(&self) -> u64 {
+        self.went.load(SeqCst)
+    }
+
+    /// Does something while no module goes, for the limit above, if none has begun to since there were so many; `None` if one has.
+    pub fn hold_since<R>(&self, went: u64, then: impl FnOnce() -> R) -> Option<R> {
+        let _asking = self.asking();
+        (self.went() == went).then(then)
     }
 
     fn any_gone(&self) -> bool {

@@ -10,7 +10,8 @@ const MOST: usize = 16_384;
 
 const FAILED: u64 = 1;
 const ASYNCHRONOUS: u64 = 2;
-const SLOT_SHIFT: u32 = 2;
+const ARGUMENTS: u64 = 4;
+const SLOT_SHIFT: u32 = 3;
 
 /// A call that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub struct SingleCall {
     pub failed: bool,
     /// Whether it is the call of an asynchronous method, to the end of its task.
     pub asynchronous: bool,
+    /// Whether its [arguments](crate::arguments::Values) are told.
+    pub arguments: bool,
 }
 
 /// Calls of one thread. All zeros are a ring without any.
@@ -35,24 +38,43 @@ pub struct Ring {
     /// How many were written, and read, since the beginning.
     written: AtomicU64,
     read: AtomicU64,
+    /// 1 while there is a call that was put down and is not to be read yet.
+    put_down: AtomicU64,
     calls: [[AtomicU64; 3]; MOST],
 }
 
 impl Ring {
-    /// Adds a call; `false` if there is no room. To be called by one thread at a time.
+    /// Adds a call; `false` if there is no room. This and the following are to be called by one thread at a time.
     pub fn push(&self, call: SingleCall) -> bool {
+        let has_room = self.put_down(call);
+        self.publish();
+        has_room
+    }
+
+    /// Adds a call that is not read before [`Self::publish`]; `false` if there is no room.
+    pub fn put_down(&self, call: SingleCall) -> bool {
+        self.put_down.store(0, Relaxed);
         let written = self.written.load(Relaxed);
         if written.wrapping_sub(self.read.load(Acquire)) >= MOST as u64 {
             return false;
         }
         let Some([what, begun, taken]) = self.calls.get(written as usize % MOST) else { return false };
-        let flags = u64::from(call.failed) * FAILED + u64::from(call.asynchronous) * ASYNCHRONOUS;
+        let flags = u64::from(call.failed) * FAILED
+            + u64::from(call.asynchronous) * ASYNCHRONOUS
+            + u64::from(call.arguments) * ARGUMENTS;
         // Slots have 16 bits.
         what.store(u64::from(call.os_tid) << 32 | u64::from(call.slot) << SLOT_SHIFT | flags, Relaxed);
         begun.store(call.begun, Relaxed);
         taken.store(call.taken, Relaxed);
-        self.written.store(written.wrapping_add(1), Release);
+        self.put_down.store(1, Relaxed);
         true
+    }
+
+    /// Lets the call be read that was put down, if there is one.
+    pub fn publish(&self) {
+        let more = self.put_down.load(Relaxed);
+        self.put_down.store(0, Relaxed);
+        self.written.store(self.written.load(Relaxed).wrapping_add(more), Release);
     }
 
     /// Takes all calls that there are. To be called by one thread at a time.
@@ -69,6 +91,7 @@ impl Ring {
                 taken: taken.load(Relaxed),
                 failed: what & FAILED != 0,
                 asynchronous: what & ASYNCHRONOUS != 0,
+                arguments: what & ARGUMENTS != 0,
             });
             read = read.wrapping_add(1);
             self.read.store(read, Release);
@@ -83,7 +106,8 @@ mod tests {
 
     fn call(begun: u64) -> SingleCall {
         let odd = begun % 2 == 1;
-        SingleCall { slot: 0xffff, os_tid: u32::MAX, begun, taken: begun * 3, failed: odd, asynchronous: !odd }
+        let (slot, os_tid, arguments) = (0xffff, u32::MAX, begun.is_multiple_of(3));
+        SingleCall { slot, os_tid, begun, taken: begun * 3, failed: odd, asynchronous: !odd, arguments }
     }
 
     #[test]
@@ -102,5 +126,14 @@ mod tests {
             assert_eq!(expected, from + MOST as u64);
         }
         ring.take(|taken| panic!("{taken:?}"));
+        assert!(ring.put_down(call(1)));
+        ring.take(|taken| panic!("{taken:?}"));
+        // The other takes its place, and is published once.
+        assert!(ring.put_down(call(2)));
+        ring.publish();
+        ring.publish();
+        let mut found = Vec::new();
+        ring.take(|taken| found.push(taken));
+        assert_eq!(found, [call(2)]);
     }
 }

@@ -8,11 +8,13 @@
 //! the next new thread as it is: it is the sum over all shards that counts, and numbers only grow. What the runtime compiled to call these functions
 //! may call them as long as the process lives, so nothing is ever given back.
 
+use crate::arguments::{TextLayout, Value, Values};
 use crate::calls::{self, Tree, TreeKind};
 use crate::os::map::Zeroed;
 use crate::os::threads::{current_tid, is_gone};
 use crate::pending::{Begun, Pending};
 use crate::single_calls::{Ring, SingleCall};
+use corprof::info::StringLayout;
 use instrument::{Manager, Probes};
 use std::cell::Cell;
 use std::ptr::{null, null_mut};
@@ -52,6 +54,10 @@ static TOLD: [AtomicU16; METHODS] = [const { AtomicU16::new(0) }; METHODS];
 static EACH: AtomicBool = AtomicBool::new(false);
 /// Single calls that are not told, because there was no room for them.
 static UNTOLD: AtomicU64 = AtomicU64::new(0);
+/// Arguments of those that are told, for which there was no room: of a whole call, or one.
+static UNSHOWN: AtomicU64 = AtomicU64::new(0);
+/// Where strings have their length, and in the upper half where they have their text; 0 as long as that is not known.
+static TEXT_LAYOUT: AtomicU64 = AtomicU64::new(0);
 /// The shards that there are.
 static SHARDS: [AtomicPtr<Shard>; MOST_SHARDS] = [const { AtomicPtr::new(null_mut()) }; MOST_SHARDS];
 /// Behind all places that ever had a shard: readers look at all of them for each method.
@@ -106,6 +112,7 @@ struct Shard {
     counts: [AtomicPtr<[AtomicU64; COUNTS]>; METHODS / COUNTS],
     blocks: [AtomicPtr<[Block; BLOCKS]>; METHODS / BLOCKS],
     calls: AtomicPtr<Ring>,
+    values: AtomicPtr<Values>,
 }
 
 /// The functions, for rewritten code.
@@ -119,6 +126,12 @@ pub fn probes() -> Probes {
         end_async: end_async as extern "C" fn(u32, i64, i32) as usize,
         pending: pending as extern "C" fn(u32, i64, u32) as usize,
         completed: completed as extern "C" fn(u32, u32, i32) as usize,
+        leave_telling: leave_telling as extern "C" fn(u32, i64, i32) -> i32 as usize,
+        show_number: show_number as extern "C" fn(u32, i64) as usize,
+        show_float: show_float as extern "C" fn(u32, f64) as usize,
+        show_text: show_text as unsafe extern "C" fn(u32, *const u8) as usize,
+        show_object: show_object as unsafe extern "C" fn(u32, *const u8) as usize,
+        shown: shown as extern "C" fn() as usize,
     }
 }
 
@@ -135,6 +148,11 @@ pub fn switch_on(each: bool) {
 /// From now on they are not.
 pub fn switch_off() {
     ON.store(false, Relaxed);
+}
+
+/// How strings lie in memory.
+pub fn set_text_layout(layout: StringLayout) {
+    TEXT_LAYOUT.store(u64::from(layout.buffer_offset) << 32 | u64::from(layout.length_offset), Relaxed);
 }
 
 /// From now on one of so many calls of a method is timed, and so many of the slowest are told singly.
@@ -176,18 +194,76 @@ extern "C" fn enter(slot: u32) -> i64 {
 
 /// See [`Probes::leave`].
 extern "C" fn leave(slot: u32, entered: i64, failed: i32) {
+    left(slot, entered, failed, false);
+}
+
+/// See [`Probes::leave_telling`].
+extern "C" fn leave_telling(slot: u32, entered: i64, failed: i32) -> i32 {
+    left(slot, entered, failed, true).into()
+}
+
+/// A call ends. Whether its arguments are to be shown.
+#[inline]
+fn left(slot: u32, entered: i64, failed: i32, shows: bool) -> bool {
     if entered == 0 {
-        return;
+        return false;
     }
     let now = calls::ticks();
-    let _ = LOCAL.try_with(|local| {
+    let told = LOCAL.try_with(|local| {
         // Also when nothing is counted any more: the tree has a frame for it.
         if let Some(tree) = local.tree() {
             tree.leave_key(calls::key_of_slot(slot), now);
         }
-        if ON.load(Relaxed) {
-            let begun = entered.cast_unsigned();
-            ends(local, Ended { slot, begun, now, failed: failed != 0, asynchronous: false });
+        let begun = entered.cast_unsigned();
+        ON.load(Relaxed) && ends(local, Ended { slot, begun, now, failed: failed != 0, asynchronous: false, shows })
+    });
+    told.unwrap_or(false)
+}
+
+/// See [`Probes::show_number`].
+extern "C" fn show_number(index: u32, value: i64) {
+    show(|values| values.number(index, value));
+}
+
+/// See [`Probes::show_float`].
+extern "C" fn show_float(index: u32, value: f64) {
+    show(|values| values.float(index, value));
+}
+
+/// See [`Probes::show_text`].
+///
+/// # Safety
+/// It is null, or a string that stays where it is.
+unsafe extern "C" fn show_text(index: u32, text: *const u8) {
+    let layout = TEXT_LAYOUT.load(Relaxed);
+    let layout = TextLayout { length: layout as u32, units: (layout >> 32) as u32 };
+    // SAFETY: the caller's word.
+    show(|values| layout.units != 0 && unsafe { values.text(index, text, layout) });
+}
+
+/// See [`Probes::show_object`].
+///
+/// # Safety
+/// It is null, or an object that stays where it is.
+unsafe extern "C" fn show_object(index: u32, object: *const u8) {
+    // SAFETY: the caller's word.
+    show(|values| unsafe { values.object(index, object) });
+}
+
+fn show(show: impl FnOnce(&Values) -> bool) {
+    let shown = LOCAL.try_with(|local| local.shard().and_then(|shard| made(&shard.values)).is_some_and(show));
+    if !shown.unwrap_or(false) {
+        UNSHOWN.fetch_add(1, Relaxed);
+    }
+}
+
+/// See [`Probes::shown`].
+extern "C" fn shown() {
+    let _ = LOCAL.try_with(|local| {
+        let Some(shard) = local.shard() else { return };
+        if let (Some(values), Some(calls)) = (made(&shard.values), made(&shard.calls)) {
+            values.end();
+            calls.publish();
         }
     });
 }
@@ -245,7 +321,7 @@ extern "C" fn completed(slot: u32, task: u32, failed: i32) {
 }
 
 fn end_of_task(slot: u32, begun: u64, now: u64, failed: bool) {
-    let _ = LOCAL.try_with(|local| ends(local, Ended { slot, begun, now, failed, asynchronous: true }));
+    let _ = LOCAL.try_with(|local| ends(local, Ended { slot, begun, now, failed, asynchronous: true, shows: false }));
 }
 
 /// Counts a call. Whether it is timed.
@@ -268,13 +344,18 @@ struct Ended {
     now: u64,
     failed: bool,
     asynchronous: bool,
+    /// Whether its arguments can be shown.
+    shows: bool,
 }
 
-/// Counts it.
+/// Counts it. Whether its arguments are to be shown.
 #[inline]
-fn ends(local: &Local, call: Ended) {
-    let Some(shard) = local.shard() else { return lost() };
-    let Some(block) = shard.block(call.slot) else { return lost() };
+fn ends(local: &Local, call: Ended) -> bool {
+    let there = local.shard().and_then(|shard| Some((shard, shard.block(call.slot)?)));
+    let Some((shard, block)) = there else {
+        lost();
+        return false;
+    };
     let taken = call.now.saturating_sub(call.begun);
     add(&block.timed, 1);
     if call.failed {
@@ -287,25 +368,30 @@ fn ends(local: &Local, call: Ended) {
     if let Some(bucket) = block.buckets.get(bucket_of(taken)) {
         add(bucket, 1);
     }
-    if taken > block.slow.load(Relaxed) || EACH.load(Relaxed) {
-        tell(shard, block, &call, taken);
-    }
+    (taken > block.slow.load(Relaxed) || EACH.load(Relaxed)) && tell(shard, block, &call, taken)
 }
 
-/// Tells of a single call: one of the slowest, or any.
+/// Tells of a single call: one of the slowest, or any. Whether its arguments are to be shown, and it is told then.
 #[cold]
-fn tell(shard: &Shard, block: &Block, call: &Ended, taken: u64) {
+fn tell(shard: &Shard, block: &Block, call: &Ended, taken: u64) -> bool {
     let is_slow =
         taken > block.slow.load(Relaxed) && told_of(call.slot).is_some_and(|told| block.note_slow(taken, told));
     if !is_slow && !EACH.load(Relaxed) {
-        return;
+        return false;
     }
     let os_tid = shard.os_tid.load(Relaxed);
-    let Ended { slot, begun, failed, asynchronous, .. } = *call;
-    let call = SingleCall { slot, os_tid, begun, taken, failed, asynchronous };
-    if !made(&shard.calls).is_some_and(|ring| ring.push(call)) {
+    let Ended { slot, begun, failed, asynchronous, shows, .. } = *call;
+    let arguments = shows && made(&shard.values).is_some_and(Values::begin);
+    let call = SingleCall { slot, os_tid, begun, taken, failed, asynchronous, arguments };
+    let Some(ring) = made(&shard.calls).filter(|ring| ring.put_down(call)) else {
         UNTOLD.fetch_add(1, Relaxed);
+        return false;
+    };
+    if !arguments {
+        ring.publish();
+        UNSHOWN.fetch_add(shows.into(), Relaxed);
     }
+    arguments
 }
 
 /// Adds to a number that nobody else writes.
@@ -513,19 +599,27 @@ pub fn free_shards() {
     }
 }
 
-/// Takes the calls that are to be told singly. Only one thread at a time may.
-pub fn take_single_calls(mut each: impl FnMut(SingleCall)) {
+/// Takes the calls that are to be told singly, with their arguments where those were shown. Only one thread at a time may.
+pub fn take_single_calls(mut each: impl FnMut(SingleCall, Vec<(u16, Value)>)) {
     for shard in shards() {
         // SAFETY: as in `made`.
-        if let Some(ring) = unsafe { shard.calls.load(Acquire).as_ref() } {
-            ring.take(&mut each);
-        }
+        let Some(ring) = (unsafe { shard.calls.load(Acquire).as_ref() }) else { continue };
+        ring.take(|call| {
+            // SAFETY: as in `made`.
+            let values = unsafe { shard.values.load(Acquire).as_ref() }.filter(|_| call.arguments);
+            each(call, values.map(Values::take).unwrap_or_default());
+        });
     }
 }
 
 /// Single calls that are not told.
 pub fn untold_calls() -> u64 {
     UNTOLD.load(Relaxed)
+}
+
+/// Arguments of single calls that are not told: of a whole call, or one.
+pub fn unshown_arguments() -> u64 {
+    UNSHOWN.load(Relaxed)
 }
 
 /// Calls that are in no block.
@@ -643,19 +737,54 @@ mod tests {
         std::thread::spawn(move || {
             let _ = LOCAL.try_with(|local| {
                 // Before it is said how many are told, none is, and nothing is decided.
-                ends(local, Ended { slot, begun: 7, now: 9999, failed: false, asynchronous: false });
+                let ended = |taken: u64| Ended {
+                    slot,
+                    begun: 7,
+                    now: 7 + taken,
+                    failed: taken == 2000,
+                    asynchronous: false,
+                    shows: false,
+                };
+                ends(local, ended(9992));
                 set_limits(slot, 1, 4);
                 for taken in (1..1001).chain([5, 2000, 6]) {
-                    ends(local, Ended { slot, begun: 7, now: 7 + taken, failed: taken == 2000, asynchronous: false });
+                    ends(local, ended(taken));
                 }
             });
         })
         .join()
         .unwrap();
-        take_single_calls(|call| told.extend((call.slot == slot).then_some(call)));
+        take_single_calls(|call, _| told.extend((call.slot == slot).then_some(call)));
         // Each is slower than those before, but for the last three.
         assert_eq!(told.len(), 1001);
         assert_eq!((told[1000].taken, told[1000].failed, told[1000].begun), (2000, true, 7));
         assert_eq!(untold_calls(), 0);
+    }
+
+    #[test]
+    fn arguments_are_shown_of_calls_that_are_told() {
+        let _alone = alone();
+        let (slot, mut told) = (Manager::MOST - 7, Vec::new());
+        switch_on(false);
+        set_limits(slot, 1, 1);
+        let shown_by = std::thread::spawn(move || {
+            let mut shown_times = Vec::new();
+            for taken in [5_000_i64, 1, 900_000_000] {
+                // As if it had begun then.
+                if leave_telling(slot, calls::ticks().cast_signed() - taken, 0) != 0 {
+                    show_number(0, taken);
+                    show_float(2, 0.5);
+                    shown();
+                    shown_times.push(taken);
+                }
+            }
+            shown_times
+        });
+        assert_eq!(shown_by.join().unwrap(), [5_000, 900_000_000]);
+        take_single_calls(|call, values| told.extend((call.slot == slot).then_some((call.arguments, values))));
+        let expected = |taken| (true, vec![(0, Value::Number(taken)), (2, Value::Float(0.5))]);
+        assert_eq!(told, [expected(5_000), expected(900_000_000)]);
+        assert_eq!(unshown_arguments(), 0);
+        switch_off();
     }
 }

@@ -1,18 +1,24 @@
 //! Tells what was called of the methods that a session has rewritten.
 
+use crate::arguments::Value;
 use crate::calls;
 use crate::instrumentation;
 use crate::os::clock;
+use crate::resolver::Resolver;
+use crate::runtime::Runtime;
 use crate::traced::{self, Totals};
+use corprof::ids::ClassId;
 use instrument::Manager;
 use rules::RuleSet;
 use std::collections::{BTreeMap, BTreeSet};
-use wire::{Nanos, Record, SingleCall, Traced, TracedMethod};
+use wire::{Argument, CallArguments, Nanos, Record, SingleCall, Traced, TracedMethod};
 
 /// Most methods of one record: it has to fit into a frame, with up to 656 buckets each.
 const MOST: usize = 256;
 /// Most single calls of one record.
 const MOST_SINGLE: usize = 4096;
+/// From how many bytes of arguments on another record begins, about. Those of one call are at most 400 KB.
+const MOST_ARGUMENTS: usize = 256 << 10;
 
 struct Told {
     totals: Totals,
@@ -32,13 +38,10 @@ pub struct Reader {
     since: Nanos,
     lost: u64,
     untold: u64,
+    unshown: u64,
+    /// Modules that had begun to go when single calls were taken for the last time.
+    went: u64,
     expired: BTreeSet<usize>,
-}
-
-impl Default for Reader {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 impl Reader {
@@ -50,9 +53,10 @@ impl Reader {
     }
 
     /// What is counted from now on is told.
-    pub fn new() -> Self {
+    pub fn new(runtime: &Runtime) -> Self {
+        let went = runtime.unloads().went();
         // Those of a session before.
-        traced::take_single_calls(drop);
+        traced::take_single_calls(|_, _| ());
         let slots = instrumentation::manager().map_or(0, Manager::slots);
         let before =
             (0..slots).map(|slot| (slot, traced::totals(slot))).filter(|(_, totals)| *totals != Totals::default());
@@ -63,6 +67,8 @@ impl Reader {
             since: clock::monotonic(),
             lost: traced::lost_calls(),
             untold: traced::untold_calls(),
+            unshown: traced::unshown_arguments(),
+            went,
             expired: BTreeSet::new(),
         }
     }
@@ -81,8 +87,13 @@ impl Reader {
     /// Calls that are not told, by reason.
     pub fn dropped(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let untold = traced::untold_calls() - self.untold;
-        [("traced calls, no room", traced::lost_calls() - self.lost), ("single traced calls, no room", untold)]
-            .into_iter()
+        let unshown = traced::unshown_arguments() - self.unshown;
+        [
+            ("traced calls, no room", traced::lost_calls() - self.lost),
+            ("single traced calls, no room", untold),
+            ("arguments of traced calls, no room", unshown),
+        ]
+        .into_iter()
     }
 
     /// About how many bytes it holds.
@@ -92,26 +103,50 @@ impl Reader {
     }
 
     /// The calls since the last time that are told singly.
-    pub fn read_single(&self, out: &mut Vec<Record>) {
+    pub fn read_single(&mut self, runtime: &Runtime, resolver: &mut Resolver, out: &mut Vec<Record>) {
         let Some((ticks, time)) = self.begun else { return };
         let nanos_per_tick = 1e9 / self.ticks_per_second();
-        let mut single = Vec::new();
-        traced::take_single_calls(|call| {
+        let went = std::mem::replace(&mut self.went, runtime.unloads().went());
+        let (mut single, mut shown) = (Vec::new(), Vec::new());
+        traced::take_single_calls(|call, values| {
             // Asynchronous calls of a session before may have ended in this one.
             if !self.told.contains_key(&call.slot) {
                 return;
             }
             let since = (call.begun as f64 - ticks as f64) * nanos_per_tick;
-            single.push(SingleCall {
+            let told = SingleCall {
                 slot: call.slot,
                 os_tid: call.os_tid,
                 begun: time.saturating_add_signed(since as i64),
                 taken: (call.taken as f64 * nanos_per_tick) as Nanos,
                 failed: call.failed,
                 asynchronous: call.asynchronous,
-            });
+            };
+            if call.arguments { shown.push((told, values)) } else { single.push(told) }
         });
         out.extend(single.chunks(MOST_SINGLE).map(|part| Record::SingleCalls(part.to_vec())));
+
+        let (mut part, mut bytes) = (Vec::new(), 0);
+        for (call, values) in shown {
+            let mut arguments = Vec::with_capacity(values.len());
+            for (index, value) in values {
+                let argument = argument(value, runtime, |class| {
+                    // The class of an object that was alive when calls were last taken is there, unless its module has gone since.
+                    runtime.unloads().hold_since(went, || resolver.class(class, None, out))
+                });
+                bytes +=
+                    size_of::<Argument>() + if let Argument::Text { text, .. } = &argument { text.len() } else { 0 };
+                arguments.push((index, argument));
+            }
+            part.push(CallArguments { call, arguments });
+            if bytes >= MOST_ARGUMENTS || part.len() >= MOST_SINGLE {
+                out.push(Record::CallsWithArguments(std::mem::take(&mut part)));
+                bytes = 0;
+            }
+        }
+        if !part.is_empty() {
+            out.push(Record::CallsWithArguments(part));
+        }
     }
 
     fn ticks_per_second(&self) -> f64 {
@@ -165,6 +200,26 @@ impl Reader {
                 || rule.limits.seconds.is_some_and(|most| seconds >= u64::from(most))
         });
         over.map(|(index, _)| index).filter(|index| self.expired.insert(*index)).collect()
+    }
+}
+
+/// An argument as it is told. Before .NET 5 arrays of several classes had one method table.
+fn argument(value: Value, runtime: &Runtime, mut class: impl FnMut(ClassId) -> Option<u32>) -> Argument {
+    match value {
+        Value::Number(number) => Argument::Number(number),
+        Value::Float(number) => Argument::Float(number),
+        Value::Text(mut units, length) => {
+            // A letter of two units that was cut in the middle is left out.
+            let is_cut = units.len() < length as usize;
+            units.pop_if(|last| is_cut && (0xd800..0xdc00).contains(last));
+            Argument::Text { text: String::from_utf16_lossy(&units), length }
+        }
+        Value::Null => Argument::Null,
+        Value::Object(of) => Argument::Object { class: class(ClassId(of)), elements: None },
+        Value::Array(of, elements) => {
+            let class = if runtime.version()[0] >= 5 { class(ClassId(of)) } else { None };
+            Argument::Object { class, elements: Some(elements) }
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::resolver::Resolver;
 use crate::traced_reader;
 use corprof::ids::{ClassId, FunctionId, ModuleId};
 use corprof::metadata::token::MethodDef;
-use instrument::State;
+use instrument::{Arguments, Shown, State};
 use profilers::trace::Rewriting;
 use profilers::{CallbackSample, Class, FlushCx};
 use std::collections::HashMap;
@@ -25,8 +25,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use wire::frame::FrameBuilder;
 use wire::{
-    Bye, ByeReason, Control, CpuEngine, Hello, InstrumentState, Instrumented, LogLevel, Nanos, Record, Rewritten,
-    Status,
+    Bye, ByeReason, Control, CpuEngine, Hello, InstrumentState, Instrumented, LogLevel, Nanos, Parameter,
+    ParameterShown, Parameters, Record, Rewritten, Status,
 };
 
 /// How long to try to connect, nanoseconds.
@@ -122,7 +122,7 @@ impl<'a> Writer<'a> {
             storm: None,
             calls: calls::Reader::new(),
             allocated: allocated::Reader::default(),
-            traced: traced_reader::Reader::new(),
+            traced: traced_reader::Reader::new(&agent.runtime),
             rules: None,
             ended: false,
             instrumented: HashMap::new(),
@@ -568,6 +568,7 @@ impl<'a> Writer<'a> {
                 self.traced.begin(slot, method.rule);
                 self.calls.name_slot(slot, id);
             }
+            let is_new = change.state == State::Requested;
             let state = match change.state {
                 State::Possible => InstrumentState::Possible,
                 State::Requested => InstrumentState::Requested,
@@ -580,6 +581,7 @@ impl<'a> Writer<'a> {
                 slot: method.slot,
                 state,
             }));
+            records.extend(parameters(id, &method.arguments).filter(|_| is_new));
             self.put_all(&mut records)?;
         }
         if applied { self.put(Record::Applied) } else { Ok(()) }
@@ -628,7 +630,7 @@ impl<'a> Writer<'a> {
     /// Writes the calls that are told singly.
     fn flush_single_calls(&mut self) -> Result<(), Gone> {
         let mut records = Vec::new();
-        self.traced.read_single(&mut records);
+        self.traced.read_single(&self.agent.runtime, &mut self.resolver, &mut records);
         self.put_all(&mut records)
     }
 
@@ -693,6 +695,26 @@ impl<'a> Writer<'a> {
         let mut turn = self.connection.turn().map_err(|_| Gone)?;
         self.frame.write_to(&mut turn).map_err(|_| Gone)
     }
+}
+
+/// What is told of the arguments of a method, if anything is.
+fn parameters(method: u32, arguments: &Arguments) -> Option<Record> {
+    let (parameters, refused) = match arguments {
+        Arguments::Off => return None,
+        Arguments::Told(parameters) => (&**parameters, None),
+        Arguments::Refused(why) => (&[][..], Some((*why).to_owned())),
+    };
+    let parameter = |parameter: &instrument::Parameter| Parameter {
+        name: parameter.name.clone(),
+        type_name: parameter.type_name.clone(),
+        shown: match parameter.shown {
+            Shown::Redacted => ParameterShown::Redacted,
+            Shown::ByType => ParameterShown::ByType,
+            Shown::Signed | Shown::Unsigned | Shown::Float | Shown::Text | Shown::Object => ParameterShown::ByValue,
+        },
+    };
+    let parameters = parameters.iter().map(parameter).collect();
+    Some(Record::Parameters(Parameters { method, parameters, refused }))
 }
 
 /// Id of a class on the wire, whether the runtime has a number for it or it is known by name only.

@@ -345,3 +345,160 @@ fn a_service_is_traced_as_its_load_generator_says() {
         assert!((median / known - 1.0).abs() <= 0.1, "{runtime}: {median} is not {known}: {methods:?}");
     }
 }
+
+/// Arguments of a method's only call by their names, as JSON has them.
+fn arguments(report: &Value, method: &str) -> BTreeMap<String, Value> {
+    let wanted = format!("Clrscope.Samples.{method}(");
+    let mut methods = report["methods"].as_array().unwrap().iter();
+    let method = methods.find(|one| one["method"].as_str().unwrap().starts_with(&wanted)).unwrap();
+    let shown = method["slowest"][0]["arguments"].as_array();
+    let shown = shown.unwrap_or_else(|| panic!("no arguments: {method:#}")).iter();
+    shown.map(|one| (one["name"].as_str().unwrap().to_owned(), one.clone())).collect()
+}
+
+/// All records of a session, one after the other.
+fn records(path: &std::path::Path) -> String {
+    let reader = session::SessionReader::new(std::fs::File::open(path).unwrap()).unwrap();
+    reader.map(|record| format!("{:?}\n", record.unwrap())).collect()
+}
+
+#[test]
+fn arguments_of_the_slowest_calls_are_shown_and_secrets_are_not() {
+    for runtime in sample_runtimes() {
+        let mut process = Sample::named("shown").start(runtime, &[] as &[&str]);
+        process.wait_for_ready();
+        let folder = common::scratch();
+        let session = common::file(&folder, "shown.clrscope");
+        let path = session.to_str().unwrap();
+        let tracing = Tracing::start(
+            &process,
+            &["shown!Clrscope.Samples.**", "--exclude", "*.Main", "--args", "--redact", "HIDDEN*", "-o", path],
+        );
+        process.send_line("go").unwrap();
+        assert_eq!(process.truth(LIMIT)["wrong"], 0, "{runtime}");
+        let report = tracing.end();
+        assert_eq!((&report["dropped"], &report["reverted"]), (&serde_json::json!({}), &true.into()), "{runtime}");
+
+        let value = |method: &str, name: &str| arguments(&report, method)[name]["value"].clone();
+        for (name, expected) in [
+            ("a", serde_json::json!(-1)),
+            ("b", 255.into()),
+            ("c", (-300).into()),
+            ("d", 65535.into()),
+            ("e", i32::MIN.into()),
+            ("f", u32::MAX.into()),
+            ("g", i64::MIN.into()),
+            ("h", u64::MAX.into()),
+            ("i", "é".into()),
+            ("j", true.into()),
+            ("k", 0.1.into()),
+            ("l", (-2.5).into()),
+            ("m", (-7).into()),
+            ("n", 7.into()),
+        ] {
+            assert_eq!(value("Shown.Numbers", name), expected, "{runtime}: {name}");
+        }
+        let mixed = arguments(&report, "Shown.Mixed");
+        for (name, expected) in [
+            ("id", serde_json::json!({"name": "id", "type": "int", "value": 42})),
+            ("name", serde_json::json!({"name": "name", "type": "string", "value": "Zoë \"Q\""})),
+            ("password", serde_json::json!({"name": "password", "type": "string", "redacted": true})),
+            ("hiddenNote", serde_json::json!({"name": "hiddenNote", "type": "string", "redacted": true})),
+            ("other", serde_json::json!({"name": "other", "type": "object", "object": "System.Version"})),
+            ("day", serde_json::json!({"name": "day", "type": "System.DayOfWeek", "value": 4})),
+            ("tiny", serde_json::json!({"name": "tiny", "type": "Clrscope.Samples.Tiny", "value": -3})),
+            ("none", serde_json::json!({"name": "none", "type": "string", "value": null})),
+            ("point", serde_json::json!({"name": "point", "type": "Clrscope.Samples.Point"})),
+            ("counter", serde_json::json!({"name": "counter", "type": "ref int"})),
+        ] {
+            assert_eq!(mixed[name], expected, "{runtime}");
+        }
+        assert_eq!(mixed["order"]["object"], "Clrscope.Samples.Order", "{runtime}");
+        assert_eq!((&mixed["all"]["elements"], &mixed["table"]["elements"]), (&3.into(), &8.into()), "{runtime}");
+        if runtime != Runtime::V3_1 {
+            assert_eq!((&mixed["all"]["object"], &mixed["table"]["object"]), (&"long[]".into(), &"string[,]".into()));
+        }
+        // As they were when the call began; also of a call that fails, of methods of classes, and of generic ones.
+        let changes = ["id", "name", "weight"].map(|name| value("Shown.Changes", name));
+        assert_eq!(changes, [serde_json::json!(1), "n".into(), 1.5.into()], "{runtime}");
+        assert_eq!(value("Shown.Fails", "reason"), "on purpose", "{runtime}");
+        assert_eq!((value("Order.Weigh", "factor"), value("Order.Weigh", "kind")), (2.into(), 7.into()), "{runtime}");
+        assert_eq!(value("Box<T>.Put", "place"), 0, "{runtime}");
+        let text = &arguments(&report, "Shown.Long")["text"];
+        assert_eq!((text["value"].as_str().unwrap().len(), &text["truncated_from"]), (256, &1000.into()), "{runtime}");
+        let mut methods = report["methods"].as_array().unwrap().iter();
+        let later = methods.find(|one| one["method"].as_str().unwrap().contains("Shown.Later(")).unwrap();
+        assert!(later["no_arguments"].as_str().unwrap().contains("asynchronous"), "{runtime}: {later:#}");
+
+        let records = records(&session);
+        assert!(records.contains("Zoë") && records.contains("on purpose"), "{runtime}");
+        let page = run(["report", path]).expect(0).out;
+        let chrome = run(["report", path, "-f", "chrome"]).expect(0).out;
+        let spans = run(["report", path, "-f", "otlp"]).expect(0).out;
+        for shown in [&page, &chrome, &spans] {
+            assert!(shown.contains("on purpose"), "{runtime}: {shown}");
+        }
+        for hidden in ["hunter2", "hidden-note"] {
+            for shown in [&records, &page, &chrome, &spans, &report.to_string()] {
+                assert!(!shown.contains(hidden), "{runtime}: {hidden} in {shown}");
+            }
+        }
+
+        // Text for people, and nothing without being asked.
+        let pid = process.pid().to_string();
+        let tracing = Tracing::start(&process, &["shown!*.Shown.Mixed"]);
+        process.send_line("go").unwrap();
+        process.truth(LIMIT);
+        assert!(tracing.end()["methods"][0]["slowest"][0].get("arguments").is_none(), "{runtime}");
+        let usage = run(["trace", &pid, "shown!*.Shown.Mixed", "--args", "--redact", "{"]).expect(2).err;
+        assert!(usage.contains("--redact {"), "{usage}");
+        process.send_line("exit").unwrap();
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
+    }
+}
+
+/// Objects move while they are looked at by four threads: every value is that of its own call.
+#[test]
+fn arguments_are_right_while_there_are_collections() {
+    for runtime in sample_runtimes() {
+        let mut process = Sample::named("shown").start(runtime, &[] as &[&str]);
+        process.wait_for_ready();
+        let folder = common::scratch();
+        let session = common::file(&folder, "storm.clrscope");
+        let arguments = ["shown!*.Shown.Hot", "--args", "--each-call", "-o", session.to_str().unwrap()];
+        let tracing = Tracing::start(&process, &arguments);
+        process.send_line("storm 20000").unwrap();
+        let truth = process.truth(LIMIT);
+        let report = tracing.end();
+        assert_eq!((&truth["calls"], &truth["wrong"]), (&80_000.into(), &0.into()), "{runtime}");
+        assert_eq!(by_name(&report)["Clrscope.Samples.Shown.Hot"], (80_000, 80_000, 0), "{runtime}");
+        let mut whole = 0;
+        for record in session::SessionReader::new(std::fs::File::open(&session).unwrap()).unwrap() {
+            let session::SessionRecord::CallsWithArguments(calls) = record.unwrap() else { continue };
+            for call in calls {
+                let shown = |place: u16| call.arguments.iter().find(|(at, _)| *at == place).map(|(_, shown)| shown);
+                // There was no room for all.
+                let Some(session::Argument::Number(id)) = shown(0) else { continue };
+                if let Some(session::Argument::Text { text, length }) = shown(1) {
+                    assert_eq!((text, *length as usize), (&format!("text-{id}"), text.len()), "{runtime}");
+                }
+                if let Some(session::Argument::Float(half)) = shown(3) {
+                    assert_eq!(*half, *id as f64 / 2.0, "{runtime}");
+                    whole += 1;
+                }
+                let elements = match shown(2) {
+                    Some(session::Argument::Object { elements, .. }) => elements.map(i64::from),
+                    _ => None,
+                };
+                let index = id % 1_000_000;
+                let expected = (index % 3 == 0).then_some(index % 1000);
+                assert!(shown(2).is_none() || elements == expected, "{runtime}: {call:?}");
+            }
+        }
+        let dropped: u64 = report["dropped"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum();
+        assert!(whole > 5_000, "{runtime}: {whole}, {dropped} dropped");
+        assert!(whole == 80_000 || dropped > 0, "{runtime}: {whole}");
+        process.send_line("exit").unwrap();
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
+    }
+}

@@ -112,11 +112,26 @@ fn run(launch: Launch, input: &[&str]) -> Ended {
 /// A sample with everything traced and without, on one runtime: its two truths.
 #[track_caller]
 fn twice(name: &str, runtime: Runtime, arguments: &[&str], input: &[&str]) -> (Value, Value, World) {
+    twice_with(&[], name, runtime, arguments, input)
+}
+
+/// The same with further options for tracing.
+#[track_caller]
+fn twice_with(
+    options: &[&str],
+    name: &str,
+    runtime: Runtime,
+    arguments: &[&str],
+    input: &[&str],
+) -> (Value, Value, World) {
     let what = format!("{name} on {runtime}");
     let folder = common::scratch();
     let path = common::file(&folder, "world.clrscope");
     let plain = run(Sample::named(name).launch(runtime, arguments), input);
-    let traced = run(Sample::named(name).launch(runtime, arguments).under(everything(&path)), input);
+    let mut prefix = everything(&path);
+    // Behind the name of the command.
+    prefix.splice(2..2, options.iter().map(|&option| option.to_owned()));
+    let traced = run(Sample::named(name).launch(runtime, arguments).under(prefix), input);
     assert_eq!((plain.code, traced.code), (Some(0), Some(0)), "{what}: {traced:?}");
     assert_eq!(plain.lines.len(), traced.lines.len(), "{what}: {traced:?}");
     let truth = |ended: &Ended| {
@@ -160,6 +175,17 @@ fn methods_of_all_shapes_give_the_right_results() {
         assert_eq!(traced["wrong"], 0, "{runtime}");
         assert_eq!(plain["methods"], traced["methods"], "{runtime}");
         world.assert_over("Clrscope.Samples.Traced.", &runtime.to_string());
+    });
+}
+
+#[test]
+fn arguments_are_read_wherever_there_are_some() {
+    on_sample_runtimes_at_once(|runtime| {
+        let (plain, traced, _) = twice_with(&["--args"], "traced", runtime, &["--sleep", "2"], &["go 20", "exit"]);
+        assert_eq!(traced["wrong"], 0, "{runtime}");
+        assert_eq!(plain["methods"], traced["methods"], "{runtime}");
+        let (plain, traced, _) = twice_with(&["--args"], "thrower", runtime, &["--count", "200", "--rate", "0"], &[]);
+        assert_eq!(plain["exceptions"], traced["exceptions"], "{runtime}");
     });
 }
 

@@ -112,7 +112,7 @@ fn rule(
 }
 
 /// How many type parameters a method has, and the types of its parameters as C# writes them.
-fn parameters(
+pub(crate) fn parameters(
     names: &NameResolver,
     metadata: &Metadata,
     module: ModuleId,

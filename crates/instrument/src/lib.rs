@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
+mod arguments;
 mod asynchronous;
 mod find;
 mod il;
@@ -18,6 +19,7 @@ mod refusal;
 mod rewrite;
 mod scope;
 
+pub use arguments::{Arguments, Parameter, Shown};
 pub use find::{Found, find};
 pub use il::{Body, Rewritten};
 pub use manager::{Change, Manager, Method, State};

@@ -1,6 +1,8 @@
 //! Which methods are instrumented, and what the runtime knows of it.
 
+use crate::arguments::{Arguments, Types};
 use crate::asynchronous::{self, Source, Tasks};
+use crate::find::parameters;
 use crate::{Body, Found, Probes, Refusal, Rewritten, Scope, Template, find, rewrite};
 use cil::Edited;
 use corprof::abi::{COR_IL_MAP, COR_PRF_MODULE_FLAGS, COR_PRF_REJIT_FLAGS};
@@ -43,6 +45,8 @@ pub struct Method {
     pub slot: Option<u32>,
     /// What the new body does.
     pub template: Template,
+    /// What is told of the arguments of single calls.
+    pub arguments: Arguments,
 }
 
 /// What has become of a method.
@@ -85,6 +89,7 @@ pub struct Manager {
     names: NameResolver,
     probes: Probes,
     tasks: OnceLock<Tasks>,
+    types: Types,
     /// Whether the runtime bears being asked for the inliners of methods that are not loaded.
     asks_for_unloaded: bool,
     /// Held for a look only: callbacks wait for it.
@@ -109,6 +114,7 @@ impl Manager {
             info,
             probes,
             tasks: OnceLock::new(),
+            types: Types::default(),
             asks_for_unloaded: major >= 8,
             known: Mutex::default(),
             progress: AtomicU64::new(0),
@@ -228,9 +234,10 @@ impl Manager {
     ) -> Change {
         let template = template(rules, found.rule);
         let rule_name = rules.rules().get(found.rule).map_or("", |rule| &rule.name).into();
-        let mut method = Method { module, method: found.method, rule: found.rule, rule_name, slot: None, template };
+        let (rule, arguments) = (found.rule, Arguments::Off);
+        let mut method = Method { module, method: found.method, rule, rule_name, slot: None, template, arguments };
         let machine = found.machine.filter(|_| template == Template::Time);
-        if let Err(refusal) = self.prove(&mut method, &found, machine, scope) {
+        if let Err(refusal) = self.prove(&mut method, &found, machine, rules, scope) {
             return Change { method, state: State::Refused(refusal) };
         }
         if dry {
@@ -273,6 +280,7 @@ impl Manager {
         method: &mut Method,
         found: &Found,
         machine: Option<MethodDef>,
+        rules: &RuleSet,
         scope: Result<&Scope, &Refusal>,
     ) -> Result<(), Refusal> {
         // What holds for all of a module comes first: methods made at run time may seem to have no IL.
@@ -292,9 +300,30 @@ impl Manager {
             }
             known.slot((module, found.method)).ok_or(Refusal::TooMany(Self::MOST))?
         };
+        method.arguments = self.arguments(scope, method, machine, rules)?;
         self.bodies(scope, method, machine, slot)?;
         method.slot = Some(slot);
         Ok(())
+    }
+
+    /// What is told of the arguments of a method.
+    fn arguments(
+        &self,
+        scope: &Scope,
+        method: &Method,
+        machine: Option<MethodDef>,
+        rules: &RuleSet,
+    ) -> Result<Arguments, Refusal> {
+        match (rules.rules().get(method.rule).map(|rule| rule.action), machine) {
+            (Some(Action::Trace { arguments: true, .. }), None) => {
+                let (metadata, of) = (scope.metadata(), method.method);
+                let names = parameters(&self.names, metadata, method.module, of).map(|(_, names)| names);
+                let names = names.unwrap_or_default();
+                self.types.parameters(&self.info, metadata, of, &names, rules).map(Arguments::Told)
+            }
+            (Some(Action::Trace { arguments: true, .. }), Some(_)) => Ok(Arguments::ASYNCHRONOUS),
+            _ => Ok(Arguments::Off),
+        }
     }
 
     /// The new body of a method, and that of its state machine if it is asynchronous.
@@ -315,7 +344,11 @@ impl Manager {
                 let both = asynchronous::rewrite(scope, own, source(machine)?, self.tasks(), slot, &self.probes)?;
                 Ok((both.method, Some(both.machine)))
             }
-            None => Ok((rewrite(scope, own.body, own.signature, method.template, slot, &self.probes)?, None)),
+            None => {
+                let (template, parameters) = (method.template, method.arguments.parameters());
+                let own = rewrite(scope, own.body, own.signature, template, parameters, slot, &self.probes)?;
+                Ok((own, None))
+            }
         }
     }
 

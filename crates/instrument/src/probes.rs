@@ -7,9 +7,9 @@ use cil::{NewInstruction, Opcode, Operand, Token};
 ///
 /// The runtime does not know that it leaves managed code: the thread counts as running such for as long as the function takes. So
 /// each must return soon, wait for nobody, and neither call managed code nor raise an exception. They must stay where they are for as long as
-/// the process lives.
+/// the process lives. Nor can a collection run meanwhile: objects that they get stay where they are.
 ///
-/// The number that all begin with is the method's [slot](crate::Method::slot).
+/// The number that all but those that show arguments begin with is the method's [slot](crate::Method::slot).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probes {
     /// `fn(slot: u32)`: a method that is only counted is called.
@@ -30,16 +30,35 @@ pub struct Probes {
     pub pending: usize,
     /// `fn(slot: u32, task: i32, failed: i32)`: a later run is about to end its task.
     pub completed: usize,
+    /// `fn(slot: u32, entered: i64, failed: i32) -> i32`: as `leave`. The answer, not 0, asks for the arguments: by calls of the
+    /// following functions, each with the index of the parameter, and at last of `shown`.
+    pub leave_telling: usize,
+    /// `fn(index: u32, value: i64)`: an argument that is a number, or stands for one.
+    pub show_number: usize,
+    /// `fn(index: u32, value: f64)`: one with a fraction.
+    pub show_float: usize,
+    /// `fn(index: u32, text: reference)`: a string, or null.
+    pub show_text: usize,
+    /// `fn(index: u32, object: reference)`: another object, or null.
+    pub show_object: usize,
+    /// `fn()`: those were all.
+    pub shown: usize,
 }
 
 impl Probes {
     /// Signatures of the functions, as blobs of stand-alone signatures: (int32) → void, (int32) → int64,
-    /// (int32, int64, int32) → void, (int32, int32, int32) → void.
+    /// (int32, int64, int32) → void, (int32, int32, int32) → void, (int32, int64, int32) → int32, (int32, int64) → void,
+    /// (int32, float64) → void, (int32, object) → void, () → void.
     /// Source: ECMA-335 II.23.2.3.
     pub(crate) const COUNT: &[u8] = &[0x00, 1, 0x01, 0x08];
     pub(crate) const ENTER: &[u8] = &[0x00, 1, 0x0a, 0x08];
     pub(crate) const LEAVE: &[u8] = &[0x00, 3, 0x01, 0x08, 0x0a, 0x08];
     pub(crate) const COMPLETED: &[u8] = &[0x00, 3, 0x01, 0x08, 0x08, 0x08];
+    pub(crate) const LEAVE_TELLING: &[u8] = &[0x00, 3, 0x08, 0x08, 0x0a, 0x08];
+    pub(crate) const SHOW_NUMBER: &[u8] = &[0x00, 2, 0x01, 0x08, 0x0a];
+    pub(crate) const SHOW_FLOAT: &[u8] = &[0x00, 2, 0x01, 0x08, 0x0d];
+    pub(crate) const SHOW_OBJECT: &[u8] = &[0x00, 2, 0x01, 0x08, 0x1c];
+    pub(crate) const SHOWN: &[u8] = &[0x00, 0, 0x01];
 
     /// The name of the function that stands at an address.
     pub(crate) fn name_of(&self, address: usize) -> Option<&'static str> {
@@ -52,6 +71,12 @@ impl Probes {
             (self.end_async, "end_async"),
             (self.pending, "pending"),
             (self.completed, "completed"),
+            (self.leave_telling, "leave_telling"),
+            (self.show_number, "show_number"),
+            (self.show_float, "show_float"),
+            (self.show_text, "show_text"),
+            (self.show_object, "show_object"),
+            (self.shown, "shown"),
         ];
         all.into_iter().find(|(known, _)| *known == address).map(|(_, name)| name)
     }

@@ -1,11 +1,12 @@
 //! New bodies: the original one with calls of probes.
 
+use crate::arguments::{self, Parameter};
 use crate::asynchronous::Source;
 use crate::probes::{self, Probes};
 use crate::{Refusal, Scope};
 use cil::{
-    EditError, Edited, Handler, MethodBody, MethodEditor, MethodShape, MethodSig, NewInstruction, Opcode, Operand,
-    Primitive, TypeSig, Verifier,
+    EditError, Edited, Handler, InstructionId, MethodBody, MethodEditor, MethodShape, MethodSig, NewInstruction,
+    Opcode, Operand, Primitive, TypeSig, Verifier,
 };
 use corprof::metadata::token::Signature;
 
@@ -20,7 +21,8 @@ pub enum Template {
 
 /// Makes the new body of a method and proves its structure.
 ///
-/// `signature` is the blob of the method's own signature; `slot` is what probes are told.
+/// `signature` is the blob of the method's own signature; `slot` is what probes are told. With `parameters`, which are then all that
+/// the method has, calls that are timed are left by [`Probes::leave_telling`], and their arguments are shown if that asks for them.
 ///
 /// # Errors
 /// Why the method is better left alone.
@@ -29,13 +31,14 @@ pub fn rewrite(
     body: &[u8],
     signature: &[u8],
     template: Template,
+    parameters: &[Parameter],
     slot: u32,
     probes: &Probes,
 ) -> Result<Edited, Refusal> {
     let (mut editor, signature) = open(scope, Source { body, signature })?;
     match template {
         Template::Count => count(scope, &mut editor, slot, probes)?,
-        Template::Time => time(scope, &mut editor, &signature, slot, probes)?,
+        Template::Time => time(scope, &mut editor, &signature, parameters, slot, probes)?,
     }
     finish(scope, &editor, &signature)
 }
@@ -89,6 +92,7 @@ fn time(
     scope: &Scope,
     editor: &mut MethodEditor,
     signature: &MethodSig,
+    parameters: &[Parameter],
     slot: u32,
     probes: &Probes,
 ) -> Result<(), Refusal> {
@@ -103,32 +107,58 @@ fn time(
         TypeSig::Primitive(Primitive::TypedByRef) => return Err(Refusal::Returns),
         returned => Some(editor.add_local(returned)?),
     };
+    let showing = arguments::plan(editor, signature, parameters)?;
     let locals = editor.local_signature().ok_or(EditError::LocalsUnknown)?;
     editor.set_local_signature(scope.signature(&locals)?);
 
-    let leave = scope.leave()?;
+    let leave = match showing {
+        Some(_) => probes::call(probes.leave_telling, scope.signature(Probes::LEAVE_TELLING)?),
+        None => probes::call(probes.leave, scope.leave()?),
+    };
     let leaves = |failed| {
         let arguments = [slot_of(slot), NewInstruction::ldloc(entered), NewInstruction::ldc_i4(failed)];
-        arguments.into_iter().chain(probes::call(probes.leave, leave))
+        arguments.into_iter().chain(leave.clone())
     };
     editor.wrap_body(Handler::Fault(leaves(1).collect()), result)?;
-    returning(editor, result.is_some(), leaves(0));
+    let (after_fault, after) = (editor.label(), editor.label());
+    let mut normal: Vec<NewInstruction> = leaves(0).collect();
+    if let Some(showing) = &showing {
+        let at = end_of_fault(editor);
+        for instruction in showing.code(scope, probes, after_fault)? {
+            editor.insert_before(at, instruction);
+        }
+        editor.bind(after_fault, at);
+        normal.extend(showing.code(scope, probes, after)?);
+    }
+    if let Some(at) = returning(editor, result.is_some(), normal) {
+        editor.bind(after, at);
+    }
     let enter = probes::call(probes.enter, scope.enter()?);
-    begin(editor, [slot_of(slot)].into_iter().chain(enter).chain([NewInstruction::stloc(entered)]));
+    let saves = showing.into_iter().flat_map(|showing| showing.saves);
+    begin(editor, saves.chain([slot_of(slot)]).chain(enter).chain([NewInstruction::stloc(entered)]));
     Ok(())
 }
 
-/// In front of the one `ret` of a wrapped body and the load of the result, for everyone who gets there. A method that never returns
-/// has none.
-fn returning(editor: &mut MethodEditor, returns: bool, code: impl Iterator<Item = NewInstruction>) {
+/// The instruction that ends the handler of a wrapped body: the last of its kind.
+fn end_of_fault(editor: &MethodEditor) -> InstructionId {
+    let mut at = editor.previous(MethodEditor::END);
+    while at != MethodEditor::END && editor.instruction(at).is_none_or(|found| found.opcode != Opcode::Endfinally) {
+        at = editor.previous(at);
+    }
+    at
+}
+
+/// In front of the one `ret` of a wrapped body and the load of the result, for everyone who gets there; gives what follows. A method that
+/// never returns has none.
+fn returning(editor: &mut MethodEditor, returns: bool, code: Vec<NewInstruction>) -> Option<InstructionId> {
     let mut at = editor.previous(MethodEditor::END);
     if editor.instruction(at).is_none_or(|last| last.opcode != Opcode::Ret) {
-        return;
+        return None;
     }
     if returns {
         at = editor.previous(at);
     }
-    let mut code = code;
+    let mut code = code.into_iter();
     // The first takes over the labels.
     if let Some(first) = code.next() {
         editor.insert_at(at, first);
@@ -136,4 +166,5 @@ fn returning(editor: &mut MethodEditor, returns: bool, code: impl Iterator<Item 
     for instruction in code {
         editor.insert_before(at, instruction);
     }
+    Some(at)
 }

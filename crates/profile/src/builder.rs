@@ -1,8 +1,8 @@
 use std::{io::Read, ops::Range, sync::Arc};
 
 use session::{
-    CallKind, ExceptionSample, ModelError, Nanos, SessionError, SessionInfo, SessionReader, SessionRecord, Sink,
-    ThreadState, Validator,
+    CallArguments, CallKind, ExceptionSample, ModelError, Nanos, SessionError, SessionInfo, SessionReader,
+    SessionRecord, Sink, ThreadState, Validator,
 };
 
 use crate::{
@@ -158,7 +158,16 @@ impl ProfileBuilder {
                 for call in calls {
                     see(call.begun.saturating_add(call.taken));
                     if inside(call.begun) {
-                        profile.traced.add_single(call);
+                        profile.traced.add_single(call, None);
+                    }
+                }
+            }
+            SessionRecord::Parameters(method) => profile.traced.add_parameters(method),
+            SessionRecord::CallsWithArguments(calls) => {
+                for CallArguments { call, arguments } in calls {
+                    see(call.begun.saturating_add(call.taken));
+                    if inside(call.begun) {
+                        profile.traced.add_single(call, Some(arguments));
                     }
                 }
             }

@@ -8,6 +8,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod allocations;
+mod arguments;
 mod builder;
 mod counters;
 mod exceptions;
@@ -31,6 +32,7 @@ mod traced;
 mod tree;
 
 pub use allocations::*;
+pub use arguments::*;
 pub use builder::*;
 pub use counters::*;
 pub use exceptions::*;

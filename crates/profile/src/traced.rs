@@ -1,7 +1,8 @@
 use session::{
-    FunctionId, InstrumentState, InstrumentedMethod, Nanos, RecompiledMethod, RewrittenMethod, ThreadId, TracedCalls,
+    Argument, FunctionId, InstrumentState, InstrumentedMethod, MethodParameters, Nanos, Parameter, RecompiledMethod,
+    RewrittenMethod, ThreadId, TracedCalls,
 };
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Buckets within each doubling, as [`session::TracedMethod::buckets`] says.
 const PARTS: u64 = 16;
@@ -37,7 +38,7 @@ pub enum TracedEvent {
 }
 
 /// One call of a traced method that has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SingleCall {
     /// Of which.
     pub function: FunctionId,
@@ -51,6 +52,8 @@ pub struct SingleCall {
     pub failed: bool,
     /// Whether it is the call of an asynchronous method, to the end of its task.
     pub asynchronous: bool,
+    /// Arguments that were told with it, each with the place of its parameter: for [`ShownArgument`](crate::ShownArgument).
+    pub arguments: Option<Arc<[(u16, Argument)]>>,
 }
 
 /// A method that a rule takes.
@@ -66,6 +69,10 @@ pub struct TracedMethod {
     pub calls: CallStats,
     /// Its slowest calls, the slowest first: at most 16.
     pub slowest: Vec<SingleCall>,
+    /// Its parameters, if arguments were asked for.
+    pub parameters: Vec<Parameter>,
+    /// Why none are told, though they were asked for.
+    pub no_arguments: Option<String>,
 }
 
 /// How many calls there were, and how long they took.
@@ -93,14 +100,18 @@ impl Traced {
     }
 
     /// A call that has ended.
-    pub(crate) fn add_single(&mut self, call: &session::SingleCall) {
+    pub(crate) fn add_single(&mut self, call: &session::SingleCall, arguments: Option<&[(u16, Argument)]>) {
         let method = self.slots.get(&call.slot).and_then(|function| self.methods.get_mut(function));
         let Some(method) = method else { return };
         let session::SingleCall { thread, begun, taken, failed, asynchronous, .. } = *call;
-        let call = SingleCall { function: method.function, thread, begun, taken, failed, asynchronous };
         let place = method.slowest.partition_point(|slower| slower.taken >= taken);
+        if place >= SLOWEST && !self.keep_single {
+            return;
+        }
+        let (function, arguments) = (method.function, arguments.map(Arc::from));
+        let call = SingleCall { function, thread, begun, taken, failed, asynchronous, arguments };
         if place < SLOWEST {
-            method.slowest.insert(place, call);
+            method.slowest.insert(place, call.clone());
             method.slowest.truncate(SLOWEST);
         }
         if self.keep_single {
@@ -124,9 +135,24 @@ impl Traced {
             state: InstrumentState::Original,
             calls: CallStats::default(),
             slowest: Vec::new(),
+            parameters: Vec::new(),
+            no_arguments: None,
         });
         known.rule.clone_from(&method.rule);
         known.state.clone_from(&method.state);
+    }
+
+    /// Parameters of a method that is known.
+    pub(crate) fn add_parameters(&mut self, more: &MethodParameters) {
+        if let Some(method) = self.methods.get_mut(&more.function) {
+            method.parameters.clone_from(&more.parameters);
+            method.no_arguments.clone_from(&more.refused);
+        }
+    }
+
+    /// A method that a rule takes.
+    pub fn method(&self, function: FunctionId) -> Option<&TracedMethod> {
+        self.methods.get(&function)
     }
 
     /// Calls since those before.
@@ -183,7 +209,7 @@ impl Traced {
 
     /// The slowest calls of all methods, the slowest first.
     pub fn slowest(&self) -> Vec<SingleCall> {
-        let mut slowest: Vec<_> = self.methods().flat_map(|method| method.slowest.iter().copied()).collect();
+        let mut slowest: Vec<_> = self.methods().flat_map(|method| method.slowest.iter().cloned()).collect();
         slowest.sort_by_key(|call| std::cmp::Reverse(call.taken));
         slowest
     }
@@ -259,7 +285,7 @@ fn middle(bucket: u16) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use session::TracedMethod as More;
+    use session::{ParameterShown, TracedMethod as More};
 
     fn named(slot: u32, function: u32) -> InstrumentedMethod {
         let state = InstrumentState::Requested;
@@ -302,8 +328,8 @@ mod tests {
                 let thread = ThreadId(1);
                 session::SingleCall { slot, thread, begun: 5, taken, failed: taken == 30, asynchronous: false }
             };
-            (0..31).for_each(|taken| traced.add_single(&call(3, taken)));
-            traced.add_single(&call(4, 1000));
+            (0..31).for_each(|taken| traced.add_single(&call(3, taken), None));
+            traced.add_single(&call(4, 1000), None);
             let slowest: Vec<_> = traced.slowest().iter().map(|call| call.taken).collect();
             assert_eq!(slowest, (15..31).rev().collect::<Vec<_>>());
             assert!(traced.slowest()[0].failed && !traced.slowest()[1].failed);
@@ -311,6 +337,26 @@ mod tests {
             traced.forget_calls();
             assert!(traced.slowest().is_empty() && traced.single.is_empty());
         }
+    }
+
+    #[test]
+    fn parameters_and_arguments_are_kept() {
+        let mut traced = Traced::new(true);
+        let parameter = Parameter { name: "id".into(), type_name: "int".into(), shown: ParameterShown::ByValue };
+        let parameters =
+            |function| MethodParameters { function, parameters: vec![parameter.clone()], refused: Some("why".into()) };
+        traced.add_parameters(&parameters(FunctionId(7)));
+        assert!(traced.method(FunctionId(7)).is_none());
+        traced.add_method(&named(3, 7));
+        traced.add_parameters(&parameters(FunctionId(7)));
+        let thread = ThreadId(1);
+        let call = session::SingleCall { slot: 3, thread, begun: 5, taken: 6, failed: false, asynchronous: false };
+        traced.add_single(&call, Some(&[(0, Argument::Number(9))]));
+        let method = traced.method(FunctionId(7)).unwrap();
+        assert_eq!((method.parameters.len(), method.no_arguments.as_deref()), (1, Some("why")));
+        let shown = crate::ShownArgument::of(&crate::Tables::default(), method, &method.slowest[0]);
+        assert_eq!((shown.len(), shown[0].to_string().as_str()), (1, "id=9"));
+        assert_eq!(traced.single[0].arguments, method.slowest[0].arguments);
     }
 
     #[test]

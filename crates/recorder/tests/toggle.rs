@@ -23,8 +23,10 @@ fn rules() -> RuleSet {
     let rule = |name: &str, pattern: &str, action| Rule::new(name, MethodPattern::parse(pattern).unwrap(), action);
     // A quarter is only counted.
     let counted = rule("counted", "toggler!Clrscope.Samples.Toggler.M{1,2,3,4}*7*", Action::Count);
+    let told = Action::Trace { slowest: 1, arguments: true };
+    let told = rule("told", "toggler!Clrscope.Samples.Toggler.M*{0,2,4,6,8}", told);
     RuleSet::new(
-        vec![counted, rule("timed", "toggler!Clrscope.Samples.Toggler.M*", Action::TRACE)],
+        vec![counted, told, rule("timed", "toggler!Clrscope.Samples.Toggler.M*", Action::TRACE)],
         vec![MethodPattern::parse("Main").unwrap()],
     )
 }
@@ -47,7 +49,7 @@ fn read(path: &Path) -> Seen {
             SessionRecord::Instrumented(method) => match method.state {
                 InstrumentState::Requested => {
                     seen.instrumented += 1;
-                    is_timed.insert(method.slot.unwrap(), method.rule == "timed");
+                    is_timed.insert(method.slot.unwrap(), method.rule != "counted");
                 }
                 InstrumentState::Original => seen.reverted += 1,
                 state => panic!("{state:?}"),

@@ -1,7 +1,7 @@
 use std::{collections::HashMap, io::Write};
 
 use profile::{
-    Profile,
+    Profile, ShownArgument,
     session::{FunctionId, Nanos},
 };
 use serde::Serialize;
@@ -81,6 +81,12 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         let mut args = Map::new();
         if call.failed {
             args.insert("error".to_owned(), true.into());
+        }
+        let arguments = profile.traced.method(call.function).map(|method| ShownArgument::of(&profile.tables, method, call));
+        let arguments = arguments.unwrap_or_default().into_iter();
+        let arguments: Map<_, _> = arguments.map(|shown| (shown.name.clone(), shown.value_text().into())).collect();
+        if !arguments.is_empty() {
+            args.insert("arguments".to_owned(), arguments.into());
         }
         let tid = tid(call.thread);
         let event = Event { name, cat: "call", ph: "X", ts: at(call.begun), dur: None, pid, tid, id: None, s: None, args };

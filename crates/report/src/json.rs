@@ -4,7 +4,7 @@ use std::io::Write;
 
 use profile::{
     Amount, Counter, Distribution, ExceptionRow, FunctionTotals, HEAPS, JitTotals, NameStyle, OBJECT_HEAPS, Place,
-    Profile, SampleTable, SeriesKind, Starter, Timeline, WaitTimes, generation_word, kind_id, session,
+    Profile, SampleTable, SeriesKind, ShownArgument, Starter, Timeline, WaitTimes, generation_word, kind_id, session,
     session::PoolChange, state_id, state_machine_id,
 };
 use serde::Serialize;
@@ -605,6 +605,7 @@ fn traced(profile: &Profile) -> Value {
                 "time_ns": call.begun.saturating_sub(profile.start),
                 "thread": call.thread.0,
                 "error": call.failed,
+                "arguments": ShownArgument::of(&profile.tables, method, call),
             })).collect::<Vec<_>>(),
         })
     });

@@ -1,7 +1,7 @@
 use std::io::Write;
 
 use profile::{
-    Profile, SingleCall,
+    Profile, ShownArgument, SingleCall,
     session::{Nanos, ThreadId},
 };
 use serde::Serialize;
@@ -82,6 +82,10 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
             let trace = caller.map_or(trace, |caller| caller.trace);
             let mut attributes = vec![text("code.function.name", &profile.tables.function_name(call.function, options.names))];
             attributes.extend(thread_attributes.iter().cloned());
+            if let Some(method) = profile.traced.method(call.function) {
+                let arguments = ShownArgument::of(&profile.tables, method, call);
+                attributes.extend(arguments.iter().map(|shown| text(&format!("code.argument.{}", shown.name), &shown.value_text())));
+            }
             let line = Span {
                 trace_id: hex(&trace),
                 span_id: hex(&span),

@@ -2,8 +2,8 @@
 
 use profile::{
     CallTree, Confidence, HEAPS, JitRow, JitTotals, NameStyle, OBJECT_HEAPS, PROFILER_PAUSE, Place, PoolHealth,
-    PoolSummary, Profile, STATES, SeriesKind, Standing, Starter, ThreadRole, ThreadRow, Totals, TreeOptions,
-    generation_word,
+    PoolSummary, Profile, STATES, SeriesKind, ShownArgument, SingleCall, Standing, Starter, ThreadRole, ThreadRow,
+    Totals, TreeOptions, generation_word,
     session::{
         AllocationHeap, AllocationSampling, AssemblyLoad, CounterDef, CounterKind, FunctionId, FunctionKind, JitTier,
         LoadOutcome, PrecompiledCode, ThreadId, ThreadState, TypeId,
@@ -1690,6 +1690,7 @@ fn traced(profile: &Profile, options: &Options) -> Section {
         });
         let columns = vec![right("slowest"), right("from"), left(""), left("thread"), left("method")];
         section.tables.push(Table { rows: rows.collect(), columns });
+        section.tables.extend(arguments(profile, &slowest, options));
     }
     if !refused.is_empty() {
         let rows = refused.iter().take(options.rows);
@@ -1697,6 +1698,20 @@ fn traced(profile: &Profile, options: &Options) -> Section {
         section.tables.push(Table { rows, columns: vec![left("left alone, because"), left("method")] });
     }
     section
+}
+
+/// The slowest calls with their arguments, if those were asked for.
+fn arguments(profile: &Profile, slowest: &[SingleCall], options: &Options) -> Option<Table> {
+    let rows = slowest.iter().take(options.rows).filter_map(|call| {
+        let method = profile.traced.method(call.function).filter(|method| !method.parameters.is_empty())?;
+        let arguments = ShownArgument::of(&profile.tables, method, call);
+        let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+        let name = profile.tables.function_name(call.function, NameStyle::SHORT);
+        let text = format!("{name}({})", arguments.join(", "));
+        Some(vec![Cell::text(format::duration(call.taken)), Cell::text(text)])
+    });
+    let rows: Vec<_> = rows.collect();
+    (!rows.is_empty()).then(|| Table { rows, columns: vec![right("slowest"), left("with its arguments")] })
 }
 
 /// Counters that are shown even where fewer rows of other things are.

@@ -158,6 +158,7 @@ fn speedscope_imports_single_calls() {
         taken,
         failed: taken == 300,
         asynchronous,
+        arguments: None,
     };
     let single = vec![
         call(function(1), thread, 1_200_100, 300, false),

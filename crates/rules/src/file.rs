@@ -100,7 +100,7 @@ pub enum FileProblem {
 }
 
 /// Keys of the file.
-const FILE_KEYS: &[&str] = &["exclude", "rule"];
+const FILE_KEYS: &[&str] = &["exclude", "redact", "rule"];
 /// Keys of a rule, in the order in which they are written.
 const RULE_KEYS: &[&str] = &[
     "name",
@@ -165,6 +165,9 @@ impl RuleSet {
         if !self.exclude().is_empty() {
             write_list(&mut out, "exclude", self.exclude().iter().map(MethodPattern::as_str));
         }
+        if !self.redact().is_empty() {
+            write_list(&mut out, "redact", self.redact().iter().map(Pattern::as_str));
+        }
         for rule in self.rules() {
             out.push_str(if out.is_empty() { "[[rule]]\n" } else { "\n[[rule]]\n" });
             write_rule(&mut out, rule);
@@ -197,7 +200,7 @@ impl<'t> Table<'t> {
                 rules.push(Table { text: self.text, table, at: value.span().start }.rule()?);
             }
         }
-        Ok(RuleSet::new(rules, exclude))
+        Ok(RuleSet::new(rules, exclude).redacting(self.patterns("redact", Pattern::parse)?))
     }
 
     fn rule(&self) -> Result<Rule, At> {
@@ -438,6 +441,7 @@ mod tests {
 
     const ALL: &str = r#"
 exclude = ["*.ToString()", 'A!A.\<Made>.*']
+redact = ["iban*", "{a,b}"]
 
 [[rule]]
 name = "count"
@@ -483,6 +487,7 @@ everything = true
             set.exclude().iter().map(MethodPattern::as_str).collect::<Vec<_>>(),
             ["*.ToString()", r"A!A.\<Made>.*"]
         );
+        assert_eq!(set.redact().iter().map(Pattern::as_str).collect::<Vec<_>>(), ["iban*", "{a,b}"]);
         let plain = RuleSet::from_toml("[[rule]]\nname = 'a'\nmatch = 'B'").unwrap();
         assert_eq!(plain.rules(), [Rule::new("a", MethodPattern::parse("B").unwrap(), Action::TRACE)]);
         assert_eq!(RuleSet::from_toml("").unwrap(), RuleSet::default());
@@ -543,7 +548,7 @@ everything = true
             assert_eq!((found_line, found_column), (line, column), "{text}: {problem}");
         }
         let text = RuleSet::from_toml("a = 1").unwrap_err().to_string();
-        assert_eq!(text, "line 1, column 1: there is no key `a`; here can stand: exclude, rule");
+        assert_eq!(text, "line 1, column 1: there is no key `a`; here can stand: exclude, redact, rule");
     }
 
     #[test]
@@ -612,7 +617,8 @@ everything = true
         #[test]
         fn all_rules_are_read_back(rules in prop::collection::vec(any_rule(), 0..4)) {
             let exclude = rules.iter().flat_map(|rule| rule.exclude.clone()).collect();
-            let set = RuleSet::new(rules, exclude);
+            let redact = rules.iter().flat_map(|rule| rule.attributes.clone()).collect();
+            let set = RuleSet::new(rules, exclude).redacting(redact);
             prop_assert_eq!(RuleSet::from_toml(&set.to_toml()), Ok(set));
         }
 

@@ -99,6 +99,13 @@ impl Pattern {
         name.starts_with(&*self.prefix) && self.globs.iter().any(|glob| glob.matches(name))
     }
 
+    /// The same where upper and lower case are one. For few names: the pattern is made anew for each.
+    #[must_use]
+    pub fn matches_any_case(&self, name: &str) -> bool {
+        let name: String = name.chars().flat_map(char::to_lowercase).collect();
+        self.globs.iter().any(|glob| glob.lower().matches(&name))
+    }
+
     /// What every name that fits begins with; empty if that is nothing in common. For callers that sort or index names.
     #[must_use]
     pub fn literal_prefix(&self) -> &str {
@@ -286,6 +293,10 @@ impl Glob {
         true
     }
 
+    fn lower(&self) -> Self {
+        Self(self.0.iter().map(Segment::lower).collect())
+    }
+
     fn literal_start(&self) -> String {
         match self.0.first() {
             Some(Segment::Text(text)) => text.to_string(),
@@ -331,6 +342,19 @@ impl Segment {
         match letters.clone().collect::<Option<String>>() {
             Some(text) => Self::Text(text.into()),
             None => Self::Holes(letters.collect()),
+        }
+    }
+
+    fn lower(&self) -> Self {
+        match self {
+            Self::Text(text) => Self::Text(text.chars().flat_map(char::to_lowercase).collect::<String>().into()),
+            Self::Holes(letters) => {
+                let lower = |letter: &Option<char>| match letter {
+                    Some(letter) => letter.to_lowercase().map(Some).collect(),
+                    None => vec![None],
+                };
+                Self::Holes(letters.iter().flat_map(lower).collect())
+            }
         }
     }
 

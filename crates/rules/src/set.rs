@@ -1,6 +1,6 @@
 //! All rules together, asked in the order in which a process shows its code: assembly, type, method.
 
-use crate::{MethodFacts, MethodPattern, Rule, Version};
+use crate::{MethodFacts, MethodPattern, Pattern, Rule, Version};
 
 /// Rules in the order in which they count, and methods that none of them may take.
 ///
@@ -24,6 +24,7 @@ use crate::{MethodFacts, MethodPattern, Rule, Version};
 pub struct RuleSet {
     rules: Vec<Rule>,
     exclude: Vec<MethodPattern>,
+    redact: Vec<Pattern>,
 }
 
 /// What comes from elsewhere may be in any order.
@@ -32,12 +33,13 @@ pub struct RuleSet {
 struct Unsorted {
     rules: Vec<Rule>,
     exclude: Vec<MethodPattern>,
+    redact: Vec<Pattern>,
 }
 
 #[cfg(feature = "serde")]
 impl From<Unsorted> for RuleSet {
-    fn from(Unsorted { rules, exclude }: Unsorted) -> Self {
-        Self::new(rules, exclude)
+    fn from(Unsorted { rules, exclude, redact }: Unsorted) -> Self {
+        Self::new(rules, exclude).redacting(redact)
     }
 }
 
@@ -73,7 +75,7 @@ pub struct Match<'r> {
 }
 
 impl RuleSet {
-    /// Most rules, and most exclusions, that [`validate`](Self::validate) allows.
+    /// Most rules, most exclusions, and most redactions, that [`validate`](Self::validate) allows.
     pub const MAX_RULES: usize = 2000;
 
     /// Sorts rules by priority; those with the same one keep their order. Nothing is checked: see
@@ -81,7 +83,14 @@ impl RuleSet {
     #[must_use]
     pub fn new(mut rules: Vec<Rule>, exclude: Vec<MethodPattern>) -> Self {
         rules.sort_by_key(|rule| std::cmp::Reverse(rule.priority));
-        Self { rules, exclude }
+        Self { rules, exclude, redact: Vec::new() }
+    }
+
+    /// The same that also [redacts](Self::redacts) arguments of parameters with these names.
+    #[must_use]
+    pub fn redacting(mut self, names: Vec<Pattern>) -> Self {
+        self.redact = names;
+        self
     }
 
     /// The rules in the order in which they count.
@@ -94,6 +103,12 @@ impl RuleSet {
     #[must_use]
     pub fn exclude(&self) -> &[MethodPattern] {
         &self.exclude
+    }
+
+    /// Names of parameters whose arguments are not shown, beside the usual ones.
+    #[must_use]
+    pub fn redact(&self) -> &[Pattern] {
+        &self.redact
     }
 
     /// What rules may want of an assembly with this simple name.

@@ -30,7 +30,10 @@ pub enum Problem {
     #[error("there is no rule; add one that says which methods to instrument")]
     NoRules,
     /// More than anybody writes.
-    #[error("there are more than {} rules or exclusions; use fewer with wider patterns", RuleSet::MAX_RULES)]
+    #[error(
+        "there are more than {} rules, exclusions or redactions; use fewer with wider patterns",
+        RuleSet::MAX_RULES
+    )]
     TooMany,
     /// A name is missing or too long.
     #[error("a rule needs a name of 1 to {} bytes; give it one", Rule::MAX_NAME)]
@@ -60,9 +63,6 @@ pub enum Problem {
     /// Arguments of no call.
     #[error("the arguments of the slowest calls are asked for, but `slowest` is 0; raise it or leave out `arguments`")]
     ArgumentsOfNone,
-    /// Nobody keeps arguments.
-    #[error("`arguments` has no effect: this version keeps times and threads of the slowest calls only")]
-    NoArguments,
     /// Two rules say different things about the same methods.
     #[error("rule `{other}` takes the same methods and does something else with them; remove one, or make them differ")]
     Conflict {
@@ -106,11 +106,9 @@ impl Problem {
     #[must_use]
     pub const fn severity(&self) -> Severity {
         match self {
-            Self::Duplicate { .. }
-            | Self::NeverReached { .. }
-            | Self::AllExcluded { .. }
-            | Self::Unlikely { .. }
-            | Self::NoArguments => Severity::Warning,
+            Self::Duplicate { .. } | Self::NeverReached { .. } | Self::AllExcluded { .. } | Self::Unlikely { .. } => {
+                Severity::Warning
+            }
             _ => Severity::Error,
         }
     }
@@ -140,7 +138,7 @@ impl RuleSet {
             whole(Problem::NoRules);
         }
         let exclusions = self.rules().iter().map(|rule| rule.exclude.len()).sum::<usize>() + self.exclude().len();
-        if self.rules().len() > Self::MAX_RULES || exclusions > Self::MAX_RULES {
+        if [self.rules().len(), exclusions, self.redact().len()].iter().any(|count| *count > Self::MAX_RULES) {
             // The rest would take long.
             whole(Problem::TooMany);
             return findings;
@@ -203,7 +201,6 @@ fn alone(rule: &Rule, tell: &mut impl FnMut(Problem)) {
             tell(Problem::OutOfRange { option: "slowest", expected: "from 0 to 16" });
         }
         Action::Trace { slowest: 0, arguments: true } => tell(Problem::ArgumentsOfNone),
-        Action::Trace { arguments: true, .. } => tell(Problem::NoArguments),
         Action::Trace { .. } | Action::Count => {}
     }
     for methods in rule.exclude.iter().chain([&rule.methods]) {
@@ -261,6 +258,8 @@ mod tests {
     fn good_rules_have_no_findings() {
         let rules = vec![rule("a", "A!A.*.{Load,Save}*"), rule("b", "A.List<*>.Add(T, A.B, ref int, System.X[])")];
         assert_eq!(problems(rules, &["A.Secret.**"]), []);
+        let with_arguments = Rule { action: Action::Trace { slowest: 1, arguments: true }, ..rule("a", "A.B") };
+        assert_eq!(problems(vec![with_arguments], &[]), []);
     }
 
     #[test]
@@ -268,6 +267,9 @@ mod tests {
         assert_eq!(problems(vec![], &[]), [Problem::NoRules]);
         let many = (0..=RuleSet::MAX_RULES).map(|index| rule(&index.to_string(), "A.B")).collect();
         assert_eq!(problems(many, &[]), [Problem::TooMany]);
+        let many = vec![Pattern::parse("a").unwrap(); RuleSet::MAX_RULES + 1];
+        let set = RuleSet::new(vec![rule("a", "A.B")], vec![]).redacting(many);
+        assert!(set.validate().iter().any(|finding| finding.problem == Problem::TooMany));
         assert_eq!(problems(vec![rule("a", "A.B"), rule("a", "A.C")], &[]), [Problem::NameTwice]);
     }
 

@@ -184,6 +184,10 @@ pub enum SessionRecord {
     Recompiled(RecompiledMethod),
     /// Single calls of instrumented methods: the slowest, or all.
     SingleCalls(Vec<SingleCall>),
+    /// The parameters of an instrumented method whose arguments are asked for.
+    Parameters(MethodParameters),
+    /// Single calls of instrumented methods with their arguments.
+    CallsWithArguments(Vec<CallArguments>),
 }
 
 /// What survived one collection, and what held the young ones among it.
@@ -779,6 +783,73 @@ pub struct SingleCall {
     pub failed: bool,
     /// Whether it is the call of an asynchronous method, to the end of its task.
     pub asynchronous: bool,
+}
+
+/// The parameters of an instrumented method whose arguments are asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MethodParameters {
+    /// The method.
+    pub function: FunctionId,
+    /// All of them, without `this`.
+    pub parameters: Vec<Parameter>,
+    /// Why no arguments of this method are told.
+    pub refused: Option<String>,
+}
+
+/// A parameter of an instrumented method.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parameter {
+    /// Its name; `arg1` and so on where it has none.
+    pub name: String,
+    /// Its type as C# writes it.
+    pub type_name: String,
+    /// What is told of its arguments.
+    pub shown: ParameterShown,
+}
+
+/// What is told of the arguments of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ParameterShown {
+    /// What they are.
+    ByValue,
+    /// Nothing: they were never read, because of the name of the parameter.
+    Redacted,
+    /// Nothing but the type of the parameter.
+    ByType,
+}
+
+/// A call of an instrumented method that has ended, with its arguments.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CallArguments {
+    /// The call.
+    pub call: SingleCall,
+    /// Arguments, each with the place of its parameter in [`MethodParameters::parameters`]. One that is missing has found no room.
+    pub arguments: Vec<(u16, Argument)>,
+}
+
+/// An argument of a call, as it was when that began; of an object the class.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Argument {
+    /// A number, a character, a truth value, or one of an enumeration; a number of 64 bits without a sign as the same bits.
+    Number(i64),
+    /// A number with a fraction.
+    Float(f64),
+    /// A string.
+    Text {
+        /// Its beginning.
+        text: String,
+        /// How many UTF-16 units the whole string has.
+        length: u32,
+    },
+    /// No object.
+    Null,
+    /// Another object.
+    Object {
+        /// Its class, if that is known.
+        ty: Option<TypeId>,
+        /// How many elements it has, if it is an array.
+        elements: Option<u32>,
+    },
 }
 
 /// Something that the process counts about itself.

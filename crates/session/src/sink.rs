@@ -106,6 +106,7 @@ impl Sink for LiveSink {
             | SessionRecord::Survivors(_)
             | SessionRecord::Traced(_)
             | SessionRecord::SingleCalls(_)
+            | SessionRecord::CallsWithArguments(_)
             | SessionRecord::Observer(_) => match sender.try_send(record.clone()) {
                 Ok(()) => false,
                 Err(TrySendError::Full(_)) => {

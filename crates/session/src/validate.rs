@@ -1,5 +1,5 @@
 use crate::{
-    AllocatedObjects, AllocationBatch, CallBatch, CompilationBatch, ContentionBatch, FrameId, FunctionId,
+    AllocatedObjects, AllocationBatch, Argument, CallBatch, CompilationBatch, ContentionBatch, FrameId, FunctionId,
     MAX_HEAP_CHUNK, ModuleId, SampleBatch, SessionRecord, StackId, ThreadId, TypeId, TypeLoadBatch,
 };
 
@@ -197,6 +197,14 @@ impl Validator {
             SessionRecord::Rewritten(method) => self.function(method.function),
             SessionRecord::Recompiled(method) => self.function(method.function),
             SessionRecord::SingleCalls(calls) => calls.iter().try_for_each(|call| self.thread(call.thread)),
+            SessionRecord::Parameters(method) => self.function(method.function),
+            SessionRecord::CallsWithArguments(calls) => calls.iter().try_for_each(|call| {
+                self.thread(call.call.thread)?;
+                call.arguments.iter().try_for_each(|(_, argument)| match argument {
+                    Argument::Object { ty: Some(ty), .. } => self.ty(*ty),
+                    _ => Ok(()),
+                })
+            }),
             SessionRecord::PoolEvent(_)
             | SessionRecord::Traced(_)
             | SessionRecord::AllocationWindow(_)

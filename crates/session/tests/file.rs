@@ -49,6 +49,8 @@ enum Seed {
     Pool(u64, u32, Option<String>),
     AllocationWindow([u64; 4]),
     SingleCalls(Vec<(u32, u64, u64, bool)>),
+    Parameters(String, u8),
+    CallsWithArguments(Vec<(u32, u64, Option<String>, i64)>),
     Counter(String, bool),
     Compilations(u64, Vec<(u64, u32, u32, u64, u8, bool)>),
     Precompiled(u64, u64),
@@ -85,6 +87,8 @@ fn seed() -> impl Strategy<Value = Seed> {
         ("\\PC{0,20}", any::<bool>()).prop_map(|(n, r)| Seed::Counter(n, r)),
         any::<[u64; 4]>().prop_map(Seed::AllocationWindow),
         prop::collection::vec(any::<(u32, u64, u64, bool)>(), 0..5).prop_map(Seed::SingleCalls),
+        any::<(String, u8)>().prop_map(|(name, shown)| Seed::Parameters(name, shown)),
+        prop::collection::vec(any::<(u32, u64, Option<String>, i64)>(), 0..5).prop_map(Seed::CallsWithArguments),
         (any::<u64>(), prop::collection::vec(row, 0..40)).prop_map(|(s, r)| Seed::Compilations(s, r)),
         (any::<u64>(), any::<u64>()).prop_map(|(f, m)| Seed::Precompiled(f, m)),
         ("\\PC{0,20}", any::<u32>(), any::<Option<u64>>(), any::<bool>())
@@ -418,6 +422,40 @@ fn build(seeds: Vec<Seed>, ended: bool) -> Vec<SessionRecord> {
                     })
                     .collect(),
             ),
+            Seed::Parameters(name, shown) if functions > 0 => SessionRecord::Parameters(MethodParameters {
+                function: FunctionId(u32::from(shown) % functions),
+                refused: (shown == 0).then(|| name.clone()),
+                parameters: vec![Parameter {
+                    type_name: name.clone(),
+                    name,
+                    shown: match shown % 3 {
+                        0 => ParameterShown::ByValue,
+                        1 => ParameterShown::Redacted,
+                        _ => ParameterShown::ByType,
+                    },
+                }],
+            }),
+            Seed::CallsWithArguments(calls) if threads > 0 => SessionRecord::CallsWithArguments(
+                calls
+                    .into_iter()
+                    .map(|(slot, begun, text, number)| CallArguments {
+                        call: SingleCall {
+                            slot,
+                            thread: ThreadId(slot % threads),
+                            begun,
+                            taken: 4,
+                            failed: false,
+                            asynchronous: false,
+                        },
+                        arguments: vec![
+                            (0, text.map_or(Argument::Null, |text| Argument::Text { length: text.len() as u32, text })),
+                            (1, Argument::Number(number)),
+                            (2, Argument::Float(number as f64 / 3.0)),
+                            (7, Argument::Object { ty: types.checked_sub(1).map(TypeId), elements: Some(slot) }),
+                        ],
+                    })
+                    .collect(),
+            ),
             Seed::AllocationWindow([start, end, followed_from, followed_to]) => {
                 SessionRecord::AllocationWindow(AllocationWindow { start, end, followed_from, followed_to })
             }
@@ -508,6 +546,8 @@ fn mixed() -> Vec<SessionRecord> {
         Seed::Allocations(90, (0..9).map(row).collect()),
         Seed::AllocationWindow([91, 99, 92, 95]),
         Seed::SingleCalls(vec![(3, 90, 4, true), (0, 91, 400, false)]),
+        Seed::Parameters("id".into(), 4),
+        Seed::CallsWithArguments(vec![(3, 90, None, 4), (0, 91, Some("é".into()), -1)]),
         Seed::Contentions(91, (0..9).map(row).collect()),
         Seed::Look(92, (0..9).map(row).collect()),
         Seed::Pool(93, 7, Some("Starvation".into())),

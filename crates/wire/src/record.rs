@@ -160,6 +160,10 @@ pub enum Record {
     },
     /// Single calls of instrumented methods: the slowest, or all, as the session asked.
     SingleCalls(Vec<SingleCall>),
+    /// The parameters of an instrumented method whose arguments are asked for.
+    Parameters(Parameters),
+    /// As [`Record::SingleCalls`], of methods whose arguments are told with them.
+    CallsWithArguments(Vec<CallArguments>),
 }
 
 /// A new body for a method: for each that a rule takes one, and one more for the state machine of an asynchronous one.
@@ -265,6 +269,73 @@ pub struct SingleCall {
     pub failed: bool,
     /// Whether it is the call of an asynchronous method, to the end of its task.
     pub asynchronous: bool,
+}
+
+/// The parameters of an instrumented method.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parameters {
+    /// The method.
+    pub method: u32,
+    /// All of them, without `this`.
+    pub parameters: Vec<Parameter>,
+    /// Why no arguments of this method are told.
+    pub refused: Option<String>,
+}
+
+/// A parameter of an instrumented method.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parameter {
+    /// Its name.
+    pub name: String,
+    /// Its type as C# writes it.
+    pub type_name: String,
+    /// What is told of its arguments.
+    pub shown: ParameterShown,
+}
+
+/// What is told of the arguments of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ParameterShown {
+    /// What they are.
+    ByValue,
+    /// Nothing: they are never read, because of the name of the parameter.
+    Redacted,
+    /// Nothing but the type of the parameter.
+    ByType,
+}
+
+/// A call of an instrumented method, with its arguments.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CallArguments {
+    /// The call.
+    pub call: SingleCall,
+    /// Arguments, each with the place of its parameter in [`Parameters::parameters`]. One that is missing has found no room.
+    pub arguments: Vec<(u16, Argument)>,
+}
+
+/// An argument of a call, as it was when that began; of an object as it was when that ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Argument {
+    /// A number, a character, a truth value, or one of an enumeration; a number of 64 bits without a sign as the same bits.
+    Number(i64),
+    /// A number with a fraction.
+    Float(f64),
+    /// A string.
+    Text {
+        /// Its beginning.
+        text: String,
+        /// How many UTF-16 units the whole string has.
+        length: u32,
+    },
+    /// No object.
+    Null,
+    /// Another object.
+    Object {
+        /// Its class, if that is known.
+        class: Option<u32>,
+        /// How many elements it has, if it is an array.
+        elements: Option<u32>,
+    },
 }
 
 /// A collection whose survivors were told.

@@ -1,7 +1,7 @@
 //! Calls of instrumented methods, for programs; the text is made of the same.
 
 use profile::session::InstrumentState;
-use profile::{CallTree, NameStyle, Profile, SingleCall, TracedMethod, TreeOptions};
+use profile::{CallTree, NameStyle, Profile, ShownArgument, SingleCall, TracedMethod, TreeOptions};
 use recorder::Summary;
 use serde::Serialize;
 
@@ -48,6 +48,9 @@ pub struct Method {
     pub histogram: Vec<(u64, u64, u64)>,
     /// The slowest calls, the slowest first: at most 16.
     pub slowest: Vec<Slow>,
+    /// Why arguments are not told, though they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_arguments: Option<String>,
 }
 
 /// One of the slowest calls.
@@ -58,6 +61,9 @@ pub struct Slow {
     pub time_ns: u64,
     pub thread: String,
     pub error: bool,
+    /// Its arguments, if they were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub arguments: Vec<ShownArgument>,
 }
 
 /// A method by its name.
@@ -145,18 +151,20 @@ impl Method {
                 .histogram()
                 .map(|(from, to, count)| (from.round() as u64, to.round() as u64, count))
                 .collect(),
-            slowest: method.slowest.iter().map(|call| Slow::of(profile, call)).collect(),
+            slowest: method.slowest.iter().map(|call| Slow::of(profile, method, call)).collect(),
+            no_arguments: method.no_arguments.clone(),
         }
     }
 }
 
 impl Slow {
-    fn of(profile: &Profile, call: &SingleCall) -> Self {
+    fn of(profile: &Profile, method: &TracedMethod, call: &SingleCall) -> Self {
         Self {
             ns: call.taken,
             time_ns: call.begun.saturating_sub(profile.start),
             thread: profile.tables.thread_name(call.thread),
             error: call.failed,
+            arguments: ShownArgument::of(&profile.tables, method, call),
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     exit::{Code, failure},
 };
 use profilers::Selection;
-use rules::{Action, Limits, MethodPattern, Problem, Rule, RuleSet, Severity};
+use rules::{Action, Limits, MethodPattern, Pattern, Problem, Rule, RuleSet, Severity};
 use std::{fs, path::PathBuf};
 
 /// Which methods, and what is done with them.
@@ -29,6 +29,13 @@ pub struct TraceArgs {
     /// Keep every timed call, not only the slowest: with -o, for `clrscope report -f chrome` (Perfetto) and `-f otlp` (spans)
     #[arg(long, conflicts_with = "count")]
     each_call: bool,
+    /// Show the arguments of the slowest calls: numbers, texts up to 256 characters, and classes of objects. Those of parameters
+    /// whose names look like secrets (password, token, …) are never read
+    #[arg(long, conflicts_with = "count")]
+    args: bool,
+    /// Never read arguments of parameters with these names, as `*address*`; upper and lower case are one
+    #[arg(long, value_name = "GLOB")]
+    redact: Vec<String>,
     /// Allow a pattern that takes every method of every assembly
     #[arg(long)]
     everything: bool,
@@ -59,7 +66,10 @@ impl TraceArgs {
     pub fn rules(&self, patterns: &[String]) -> anyhow::Result<RuleSet> {
         let wrong = |message: String| failure(Code::Usage, message);
         let pattern = |text: &String| MethodPattern::parse(text).map_err(|error| wrong(format!("{text}: {error}")));
-        let action = if self.count { Action::Count } else { Action::TRACE };
+        let action = match self.count {
+            true => Action::Count,
+            false => Action::Trace { slowest: Action::USUAL_SLOWEST, arguments: self.args },
+        };
         let mut rules = Vec::new();
         for text in patterns {
             let mut rule = Rule::new(text.chars().take(60).collect::<String>(), pattern(text)?, action);
@@ -68,14 +78,17 @@ impl TraceArgs {
             rules.push(rule);
         }
         let mut exclude = self.exclude.iter().map(pattern).collect::<anyhow::Result<Vec<_>>>()?;
+        let name = |text: &String| Pattern::parse(text).map_err(|error| wrong(format!("--redact {text}: {error}")));
+        let mut redact = self.redact.iter().map(name).collect::<anyhow::Result<Vec<_>>>()?;
         if let Some(path) = &self.rules {
             let text = fs::read_to_string(path)
                 .map_err(|error| failure(Code::File, format!("cannot read {}: {error}", path.display())))?;
             let more = RuleSet::from_toml(&text).map_err(|error| wrong(format!("{}: {error}", path.display())))?;
             rules.extend(more.rules().iter().cloned());
             exclude.extend(more.exclude().iter().cloned());
+            redact.extend(more.redact().iter().cloned());
         }
-        let rules = RuleSet::new(rules, exclude);
+        let rules = RuleSet::new(rules, exclude).redacting(redact);
         for finding in rules.validate() {
             match finding.problem.severity() {
                 Severity::Error => {

@@ -126,8 +126,21 @@ fn slowest(text: &mut String, report: &Report, width: Option<usize>) {
             printable(&method.method),
         ]
     });
-    text.push('\n');
-    text.push_str(&table(&["SLOWEST", "FROM", "", "THREAD", "METHOD"], &rows.collect::<Vec<_>>(), width));
+    let rows = table(&["SLOWEST", "FROM", "", "THREAD", "METHOD"], &rows.collect::<Vec<_>>(), width);
+    let mut lines = rows.lines();
+    let _ = writeln!(text, "\n{}", lines.next().unwrap_or_default());
+    for (line, (_, call)) in lines.zip(calls) {
+        let _ = writeln!(text, "{line}");
+        if !call.arguments.is_empty() {
+            let arguments: Vec<String> = call.arguments.iter().map(ToString::to_string).collect();
+            let _ = writeln!(text, "    {}", printable(&arguments.join(", ")));
+        }
+    }
+    for method in &report.methods {
+        if let Some(why) = &method.no_arguments {
+            let _ = writeln!(text, "\nArguments of {} are not shown: {why}.", printable(&method.method));
+        }
+    }
 }
 
 fn tree(text: &mut String, report: &Report, top: usize) {

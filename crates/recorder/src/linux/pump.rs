@@ -21,10 +21,11 @@ use nettrace::{
 };
 use rustix::time::{ClockId, clock_gettime};
 use session::{
-    CounterDef, CounterId, CounterKind, EndReason, ExceptionSample, HeapEnd, IlBody, InstrumentState,
-    InstrumentedMethod, LiveSink, ObserverStatus, PoolChange, PoolEvent, PrecompiledCount, RecompiledMethod,
-    RewrittenMethod, SampleBatch, SessionEnd, SessionError, SessionInfo, SessionRecord, SessionWriter, SingleCall,
-    Sink, StackId, Tee, ThreadId, ThreadLook, ThreadSeen, ThreadState, TracedCalls, TracedMethod,
+    Argument, CallArguments, CounterDef, CounterId, CounterKind, EndReason, ExceptionSample, HeapEnd, IlBody,
+    InstrumentState, InstrumentedMethod, LiveSink, MethodParameters, ObserverStatus, Parameter, ParameterShown,
+    PoolChange, PoolEvent, PrecompiledCount, RecompiledMethod, RewrittenMethod, SampleBatch, SessionEnd, SessionError,
+    SessionInfo, SessionRecord, SessionWriter, SingleCall, Sink, StackId, Tee, ThreadId, ThreadLook, ThreadSeen,
+    ThreadState, TracedCalls, TracedMethod,
 };
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -617,6 +618,8 @@ impl Pump {
             }
             Record::Traced(calls) => self.traced(calls),
             Record::SingleCalls(calls) => self.single_calls(&calls),
+            Record::Parameters(method) => self.parameters(method),
+            Record::CallsWithArguments(calls) => self.calls_with_arguments(calls),
             Record::RulesEnded => self.rules_ended = true,
             Record::AllocatedObjects(allocated) => self.allocated(allocated),
             Record::RuntimeWork(work) => self.runtime_work(work),
@@ -819,22 +822,62 @@ impl Pump {
     }
 
     fn single_calls(&mut self, calls: &[wire::SingleCall]) {
-        let target = &self.sources.target;
-        let definitions = &mut self.definitions;
-        let calls = calls.iter().map(|call| {
-            let os_tid = target.host_tid(call.os_tid);
-            SingleCall {
-                slot: call.slot,
-                thread: definitions.thread_or_ended(os_tid, || target.thread_name(os_tid)),
-                begun: call.begun,
-                taken: call.taken,
-                failed: call.failed,
-                asynchronous: call.asynchronous,
-            }
-        });
-        let calls = calls.collect();
+        let calls = calls.iter().map(|call| self.single_call(call)).collect();
         self.write_definitions();
         self.write(&SessionRecord::SingleCalls(calls));
+    }
+
+    fn single_call(&mut self, call: &wire::SingleCall) -> SingleCall {
+        let target = &self.sources.target;
+        let os_tid = target.host_tid(call.os_tid);
+        SingleCall {
+            slot: call.slot,
+            thread: self.definitions.thread_or_ended(os_tid, || target.thread_name(os_tid)),
+            begun: call.begun,
+            taken: call.taken,
+            failed: call.failed,
+            asynchronous: call.asynchronous,
+        }
+    }
+
+    fn parameters(&mut self, method: wire::Parameters) {
+        let Some(function) = self.frames.function_of(method.method) else { return };
+        let parameters = method.parameters.into_iter().map(|parameter| Parameter {
+            name: parameter.name,
+            type_name: parameter.type_name,
+            shown: match parameter.shown {
+                wire::ParameterShown::ByValue => ParameterShown::ByValue,
+                wire::ParameterShown::Redacted => ParameterShown::Redacted,
+                wire::ParameterShown::ByType => ParameterShown::ByType,
+            },
+        });
+        let (parameters, refused) = (parameters.collect(), method.refused);
+        self.write_definitions();
+        self.write(&SessionRecord::Parameters(MethodParameters { function, parameters, refused }));
+    }
+
+    fn calls_with_arguments(&mut self, calls: Vec<wire::CallArguments>) {
+        let mut told = Vec::with_capacity(calls.len());
+        for wire::CallArguments { call, arguments } in calls {
+            let call = self.single_call(&call);
+            let (frames, definitions) = (&self.frames, &mut self.definitions);
+            let arguments = arguments.into_iter().map(|(index, argument)| {
+                let argument = match argument {
+                    wire::Argument::Number(number) => Argument::Number(number),
+                    wire::Argument::Float(number) => Argument::Float(number),
+                    wire::Argument::Text { text, length } => Argument::Text { text, length },
+                    wire::Argument::Null => Argument::Null,
+                    wire::Argument::Object { class, elements } => {
+                        let ty = class.map(|class| definitions.ty(&frames.class_name(class)));
+                        Argument::Object { ty, elements }
+                    }
+                };
+                (index, argument)
+            });
+            told.push(CallArguments { call, arguments: arguments.collect() });
+        }
+        self.write_definitions();
+        self.write(&SessionRecord::CallsWithArguments(told));
     }
 
     fn allocated(&mut self, allocated: AllocatedObjects) {
