@@ -169,7 +169,10 @@ fn who_finds_the_main_slot_taken_is_told_so() {
         let mut recorder = record(process.pid(), &first, "heap:looks=100:every=3600");
         wait_for_chunk_end(&first, &mut recorder);
         let ended = record(process.pid(), &second, "heap").wait();
-        ended.expect_error(4, &["the profiler heap needs", "one slot", "another profiler holds it"]);
+        ended.expect_error(
+            4,
+            &["the profiler heap needs", "one slot", "another profiler holds it", "command of clrscope"],
+        );
         assert!(!second.exists(), "{runtime}: there is no session of nothing");
         recorder.signal(Signal::INT);
         recorder.wait().expect(0);

@@ -41,11 +41,16 @@ pub enum RecordError {
     },
     /// A profiler was asked for that needs the main slot, and another one has it.
     #[error(
-        "the profiler {profiler} needs the runtime's one slot for a profiler that may do everything, and in process {pid} \
-        another profiler holds it (an APM agent, or another look at the heap): take the look when that has ended, or \
-        start the process without the other profiler"
+        "the profiler {profiler} needs the runtime's one slot for a profiler that may do everything, and in process {pid} {}",
+        match ours {
+            true => "another profiler holds it: most likely the command of clrscope that is at work there (a trace, or a look at the \
+                heap); try again when that has ended, which takes some seconds after a trace of very many methods",
+            false => "another profiler holds it (an APM agent, for example): start the process without that",
+        }
     )]
     MainSlotTaken {
+        /// Whether an agent of clrscope is there.
+        ours: bool,
         /// The process.
         pid: u32,
         /// The profiler that needs it.

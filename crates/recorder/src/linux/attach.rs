@@ -1,7 +1,7 @@
 use super::{
     Recording, door,
     link::{self, AgentLink},
-    place::Place,
+    place::{AGENT_NAME, Place},
     pump::now,
     start::{self, OutputFile, Start},
     target::Target,
@@ -72,7 +72,9 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
                     answer = if taken { opens(knock) } else { None };
                     match needs_main {
                         _ if answer.is_some() => {}
-                        Some(profiler) if taken => return Err(RecordError::MainSlotTaken { pid, profiler }),
+                        Some(profiler) if taken => {
+                            return Err(RecordError::MainSlotTaken { ours: has_agent(pid), pid, profiler });
+                        }
                         _ => return Err(error.into()),
                     }
                 }
@@ -148,6 +150,11 @@ fn main_slot_is_taken(pid: u32) -> bool {
     let Ok(environ) = diagnostics::proc::environ(pid) else { return false };
     let value = |name: &str| environ.iter().find(|(known, _)| known == name).map(|(_, value)| value);
     value("CORECLR_ENABLE_PROFILING").is_some_and(|value| value == "1") && value("CORECLR_PROFILER").is_some()
+}
+
+/// Whether an agent of ours is loaded. Its file is gone, and its name stays.
+fn has_agent(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains(AGENT_NAME))
 }
 
 /// What an agent says at first.

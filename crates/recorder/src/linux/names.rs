@@ -1,6 +1,7 @@
 //! Names and source lines of functions.
 
 use super::define::Definitions;
+use super::place::AGENT_NAME;
 use session::{AwaitPoint, FunctionDef, FunctionId, FunctionKind, HeapMachine, ModuleId, SourceLine};
 use std::{collections::HashMap, path::Path, path::PathBuf};
 use symbols::{ModuleKind, NativeSymbols, PortablePdb};
@@ -181,7 +182,7 @@ impl Names {
         let name =
             Path::new(path).file_name().map_or_else(|| path.to_owned(), |name| name.to_string_lossy().into_owned());
         // The agent, in callbacks on the target's threads: one name for all of it.
-        if name.starts_with("libclrscope-") {
+        if name.starts_with(AGENT_NAME) {
             let id = definitions.module(false, "clrscope agent", path, None);
             return NativeImage { id, kind: ModuleKind::Other, label: "[clrscope agent]".into(), symbols: None };
         }

@@ -15,6 +15,9 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+/// What names of agents begin with.
+pub(super) const AGENT_NAME: &str = "libclrscope-";
+
 /// Folders tried after the target's own `TMPDIR`.
 const CANDIDATES: [&str; 3] = ["/tmp", "/dev/shm", "/var/tmp"];
 
@@ -84,7 +87,7 @@ impl Place {
         if socket.as_os_str().as_bytes().len() > MAX_SOCKET_PATH {
             return Err(io::Error::other(format!("a socket path there is over {MAX_SOCKET_PATH} bytes")));
         }
-        let agent_name = format!("libclrscope-{:08x}.so", random()? as u32);
+        let agent_name = format!("{AGENT_NAME}{:08x}.so", random()? as u32);
         let agent_path = place.outside.join(&agent_name);
         let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o500).open(&agent_path)?;
         file.write_all(agent)?;
