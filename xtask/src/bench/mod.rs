@@ -225,6 +225,9 @@ fn jobs(options: &Options) -> Vec<Job<'_>> {
                 add(tracing::CALL, Some(runtime), Box::new(move || tracing::call(runtime)));
                 add(tracing::REWRITE, Some(runtime), Box::new(move || tracing::rewrite(runtime)));
             }
+            for runtime in tracing::APPLICATIONS {
+                add(tracing::START, Some(runtime), Box::new(move || tracing::start(runtime)));
+            }
         }
         Suite::Endurance => {
             for ((name, work), runtime) in each(endurance::KINDS, &endurance::RUNTIMES) {

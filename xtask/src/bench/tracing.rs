@@ -13,6 +13,10 @@ use testkit::{Runtime, Sample};
 pub const CALL: &str = "a traced call";
 /// For `--only`.
 pub const REWRITE: &str = "methods rewritten in a running process";
+/// For `--only`.
+pub const START: &str = "start-up with every method timed";
+/// Real applications: trimmed and of one file, and with all of the framework beside it.
+pub const APPLICATIONS: [Runtime; 2] = [Runtime::V10, Runtime::Azmcp9];
 
 /// Rounds, in each of which everything is measured once, in turns.
 const ROUNDS: usize = 5;
@@ -93,4 +97,34 @@ pub fn rewrite(runtime: Runtime) -> Result<Vec<Row>> {
         none.with_quartiles("ms")
     );
     Ok(vec![Row::new(format!("{REWRITE}: 1,000"), runtime, each, told, Goal::only(500.0, "ms"))])
+}
+
+/// How much longer an application takes from its start to its end when all of its methods and those of the runtime are timed.
+///
+/// # Errors
+/// When a run fails.
+pub fn start(runtime: Runtime) -> Result<Vec<Row>> {
+    let application = runtime.require().executable();
+    let took = |command: &mut Command| -> Result<f64> {
+        let begun = Instant::now();
+        tool::output(command.arg("--version"), LIMIT)?;
+        Ok(begun.elapsed().as_secs_f64() * 1e3)
+    };
+    let (mut plain, mut traced) = (Vec::new(), Vec::new());
+    // The first round finds the application on the disk.
+    for round in 0..=ROUNDS {
+        let folder = tempfile::tempdir()?;
+        let mut command = Command::new(tool::clrscope());
+        command.args(["launch", "-q", "-p", "gc", "--everything", "--trace", "**", "-o"]);
+        command.arg(folder.path().join("trace.clrscope")).arg("--").arg(&application);
+        let (without, with) = (took(&mut Command::new(&application))?, took(&mut command)?);
+        if round > 0 {
+            plain.push(without);
+            traced.push(with);
+        }
+    }
+    let (plain, traced) = (Distribution::of(plain), Distribution::of(traced));
+    let ratio = traced.median() / plain.median();
+    let told = format!("{ratio:.1} ×: {} with it, {} without", traced.with_quartiles("ms"), plain.with_quartiles("ms"));
+    Ok(vec![Row::new(START, runtime, ratio, told, Goal::only(4.0, "×"))])
 }
