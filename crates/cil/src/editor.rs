@@ -20,6 +20,7 @@ use crate::{
 };
 use layout::Layout;
 use std::borrow::Cow;
+use std::cell::RefCell;
 
 /// Why a body cannot be edited or the result not be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -209,33 +210,48 @@ pub struct MethodEditor {
     clauses: Vec<NewClause>,
     /// `None` if there are locals but their signature was not given.
     locals: Option<Locals>,
+    /// Room for the next one; what is in it is of no use.
+    layout: RefCell<Layout>,
 }
 
 impl MethodEditor {
     /// An editor without instructions, for a method that is written from scratch.
     #[must_use]
     pub fn empty() -> Self {
-        Self::with_room(0)
-    }
-
-    /// The same with room for that many bytes of code, and for a few changes.
-    fn with_room(code_size: usize) -> Self {
-        // Real code takes three bytes per instruction on average, and one instruction in six branches or returns.
-        let mut places = Vec::with_capacity(code_size / 2 + 8);
-        let mut nodes = Vec::with_capacity(code_size / 16 + 12);
-        places.push(Place { original: NONE, node: 0, label: NONE });
-        nodes.push(Node { instruction: None, previous: END, next: END, removed: false });
-        Self {
+        let mut editor = Self {
             header: MethodHeader::default(),
             code: Vec::new(),
-            places,
+            places: Vec::new(),
             originals: 0,
-            nodes,
+            nodes: Vec::new(),
             is_as_made: true,
-            labels: Vec::with_capacity(code_size / 16 + 8),
+            labels: Vec::new(),
             clauses: Vec::new(),
-            locals: Some(Locals { count: 0, types: Vec::new(), grown: false }),
-        }
+            locals: None,
+            layout: RefCell::default(),
+        };
+        editor.clear(0);
+        editor
+    }
+
+    /// Forgets everything but its room, and makes some for that many bytes of code and a few changes.
+    fn clear(&mut self, code_size: usize) {
+        let mut types = self.locals.take().map(|locals| locals.types).unwrap_or_default();
+        types.clear();
+        self.locals = Some(Locals { count: 0, types, grown: false });
+        self.header = MethodHeader::default();
+        self.code.clear();
+        self.labels.clear();
+        self.clauses.clear();
+        (self.originals, self.is_as_made) = (0, true);
+        // Real code takes three bytes per instruction on average, and one instruction in six branches or returns.
+        self.labels.reserve(code_size / 16 + 8);
+        self.places.clear();
+        self.places.reserve(code_size / 2 + 8);
+        self.places.push(Place { original: NONE, node: 0, label: NONE });
+        self.nodes.clear();
+        self.nodes.reserve(code_size / 16 + 12);
+        self.nodes.push(Node { instruction: None, previous: END, next: END, removed: false });
     }
 
     /// An editor of `body`. `locals` is the blob of its local signature; without it no local can be added to a body
@@ -244,24 +260,35 @@ impl MethodEditor {
     /// # Errors
     /// The code or the blob cannot be read, or a branch or clause refers to no instruction.
     pub fn new(body: &MethodBody<'_>, locals: Option<&[u8]>) -> Result<Self, EditError> {
+        let mut editor = Self::empty();
+        editor.open(body, locals)?;
+        Ok(editor)
+    }
+
+    /// Makes it the editor of another body, as [`MethodEditor::new`] does, in the memory that it has: for many bodies, one after the
+    /// other. Ids and labels of the body before are of no use any more.
+    ///
+    /// # Errors
+    /// As [`MethodEditor::new`]. What is in the editor then is of no use, but it can be made that of another body.
+    pub fn open(&mut self, body: &MethodBody<'_>, locals: Option<&[u8]>) -> Result<(), EditError> {
         if i32::try_from(body.code.len()).is_err() {
             return Err(EditError::TooLarge);
         }
-        let mut editor = Self::with_room(body.code.len());
+        self.clear(body.code.len());
+        let editor = self;
         editor.header = body.header;
-        editor.locals = match locals {
-            Some(blob) => {
-                let count = count_locals(blob)?;
-                let known = blob.get(1 + compressed_size(count.into())..).unwrap_or_default();
+        match (locals, &mut editor.locals) {
+            (Some(blob), Some(locals)) => {
+                locals.count = count_locals(blob)?;
+                let known = blob.get(1 + compressed_size(locals.count.into())..).unwrap_or_default();
                 // Room for one more.
-                let mut types = Vec::with_capacity(known.len() + 16);
-                types.extend_from_slice(known);
-                Some(Locals { count, types, grown: false })
+                locals.types.reserve(known.len() + 16);
+                locals.types.extend_from_slice(known);
             }
-            None if body.header.local_signature.is_nil() => editor.locals,
-            None => None,
-        };
-        editor.code = body.code.to_vec();
+            _ if body.header.local_signature.is_nil() => {}
+            _ => editor.locals = None,
+        }
+        editor.code.extend_from_slice(&body.code);
         editor.read(&body.code)?;
         editor.bind_targets()?;
         editor.clauses.reserve(body.clauses.len() + 1);
@@ -277,7 +304,7 @@ impl MethodEditor {
             };
             editor.clauses.push(NewClause { kind, try_block, handler });
         }
-        Ok(editor)
+        Ok(())
     }
 
     /// Makes places of all instructions, and nodes of those that turn. Their labels are offsets still.
@@ -538,13 +565,12 @@ impl MethodEditor {
     /// # Errors
     /// The other locals are unknown, there are too many, or the type cannot be encoded.
     pub fn add_local(&mut self, local: &TypeSig) -> Result<u16, EditError> {
-        let encoded = local.encode()?;
         let locals = self.locals.as_mut().ok_or(EditError::LocalsUnknown)?;
         // Indices end at 65534: ECMA-335 III.3.43.
         let index = locals.count;
-        locals.count = index.checked_add(1).ok_or(EditError::TooManyLocals)?;
-        locals.types.extend_from_slice(&encoded);
-        locals.grown = true;
+        let count = index.checked_add(1).ok_or(EditError::TooManyLocals)?;
+        local.append_to(&mut locals.types)?;
+        (locals.count, locals.grown) = (count, true);
         Ok(index)
     }
 
@@ -608,7 +634,8 @@ impl MethodEditor {
         if self.locals.as_ref().is_some_and(|locals| locals.grown) {
             return Err(EditError::LocalsWithoutToken);
         }
-        let layout = Layout::fix(self)?;
+        let mut layout = self.layout.borrow_mut();
+        layout.fix(self)?;
         let (code, offsets) = layout.write(self)?;
         let unbound = EditError::UnboundLabel { what: Opcode::Nop };
         let offset = |label: Label| layout.offset(label).ok_or(unbound);
@@ -803,7 +830,7 @@ const fn compressed_size(value: u32) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CallEffect, MethodShape, Primitive, VerifyError, decode_locals, verify};
+    use crate::{CallEffect, MethodShape, Primitive, VerifyError, decode_locals, encode_locals, verify};
 
     struct NoCalls;
 
@@ -830,6 +857,31 @@ mod tests {
     fn check(editor: &MethodEditor, shape: MethodShape) -> Result<Edited, VerifyError> {
         let edited = editor.finish(shape.returns, &NoCalls).unwrap();
         verify(&edited.body, shape, &NoCalls).map(|_| edited)
+    }
+
+    #[test]
+    fn an_editor_takes_one_body_after_the_other() {
+        let locals = encode_locals(&[INT]).unwrap();
+        let with_locals = MethodHeader { local_signature: Token(0x1100_0001), ..MethodHeader::default() };
+        // 0: br.s 3; 2: nop; 3: ret. Then one that cannot be read, and others.
+        let first = body(&[0x2b, 1, 0x00, 0x2a], Vec::new());
+        let broken = body(&[0x2b, 7], Vec::new());
+        let second = MethodBody { header: with_locals, ..body(&[0x00, 0x2a], Vec::new()) };
+        let mut editor = MethodEditor::empty();
+        for (body, locals, same) in
+            [(&first, None, true), (&broken, None, false), (&second, Some(&locals[..]), true), (&first, None, true)]
+        {
+            let opened = editor.open(body, locals);
+            assert_eq!(opened.is_ok(), same);
+            let Ok(mut fresh) = MethodEditor::new(body, locals) else { continue };
+            for editor in [&mut editor, &mut fresh] {
+                editor.wrap_body(Handler::Finally(vec![Opcode::Nop.into()]), None).unwrap();
+                assert_eq!(editor.add_local(&INT), Ok(u16::from(locals.is_some())));
+                editor.set_local_signature(Token(0x1100_0002));
+            }
+            assert_eq!(editor.local_signature(), fresh.local_signature());
+            assert_eq!(editor.finish_with(8), fresh.finish_with(8));
+        }
     }
 
     #[test]

@@ -358,9 +358,21 @@ impl TypeSig {
     /// [`SignatureError::TooLarge`] for numbers over 29 bits, [`SignatureError::BadToken`] for a token that is no
     /// type, [`SignatureError::TooDeep`] for what the decoder would refuse.
     pub fn encode(&self) -> Result<Vec<u8>, SignatureError> {
-        let mut out = Encoder::default();
-        out.type_sig(self, 0)?;
-        Ok(out.bytes)
+        let mut bytes = Vec::new();
+        self.append_to(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Encodes it behind what is there, which stays as it is if that fails.
+    pub(crate) fn append_to(&self, bytes: &mut Vec<u8>) -> Result<(), SignatureError> {
+        let before = bytes.len();
+        let mut out = Encoder { bytes: std::mem::take(bytes) };
+        let encoded = out.type_sig(self, 0);
+        *bytes = out.bytes;
+        if encoded.is_err() {
+            bytes.truncate(before);
+        }
+        encoded
     }
 }
 

@@ -44,7 +44,7 @@ fn main() -> Result<()> {
         Ok(methods.len() as f64 / started.elapsed().as_secs_f64())
     };
     let mut rates: [Vec<f64>; 5] = Default::default();
-    let mut verifier = Verifier::new();
+    let (mut editor, mut verifier) = (MethodEditor::empty(), Verifier::new());
     let mut code = Vec::new();
     // In turns, so that what else the machine does meets all of them alike. The first round warms up.
     for round in 0..=rounds {
@@ -71,7 +71,7 @@ fn main() -> Result<()> {
                 black_box(decode_stream(&mut Parser::new(&method.body.code), 0)?);
                 Ok(())
             })?,
-            rate(&mut |method| wrap(method, &assembly, &mut verifier))?,
+            rate(&mut |method| wrap(method, &assembly, &mut editor, &mut verifier))?,
         ];
         if round > 0 {
             rates.iter_mut().zip(found).for_each(|(rates, rate)| rates.push(rate));
@@ -85,10 +85,15 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn wrap(method: &Known<'_>, assembly: &Assembly<'_>, verifier: &mut Verifier) -> Result<()> {
+fn wrap(
+    method: &Known<'_>,
+    assembly: &Assembly<'_>,
+    editor: &mut MethodEditor,
+    verifier: &mut Verifier,
+) -> Result<()> {
     let body = MethodBody::parse(method.bytes)?;
     let mut shape = method.shape;
-    let mut editor = MethodEditor::new(&body, method.locals)?;
+    editor.open(&body, method.locals)?;
     let result = shape.returns.then(|| editor.add_local(&method.returned)).transpose()?;
     shape.locals += u16::from(shape.returns);
     editor.set_local_signature(Token::new(TokenKind::Signature, 0xff_ffff));

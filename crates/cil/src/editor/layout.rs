@@ -5,6 +5,7 @@ use crate::Opcode;
 use crate::instruction::{push_opcode, push_operand};
 
 /// Where everything goes, and which branches are short.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Layout {
     /// In the order of the code; the last one is the end, which is empty.
     pieces: Vec<Piece>,
@@ -13,6 +14,7 @@ pub(super) struct Layout {
 }
 
 /// Original instructions without a change, or a single new one.
+#[derive(Clone, Debug)]
 struct Piece {
     /// Place of the first instruction.
     first: u32,
@@ -23,7 +25,7 @@ struct Piece {
     form: Form,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Form {
     /// The bytes of the original, from this offset on.
     Kept(u32),
@@ -41,8 +43,9 @@ const ROUNDS: usize = 50;
 impl Layout {
     /// Starts with all branches short and lengthens those that do not reach, until all do. Branches only grow, so
     /// this ends, and with the least code.
-    pub fn fix(editor: &MethodEditor) -> Result<Self, EditError> {
-        let mut layout = Self::cut(editor);
+    pub fn fix(&mut self, editor: &MethodEditor) -> Result<(), EditError> {
+        let layout = self;
+        layout.cut(editor);
         for round in 0.. {
             let mut at = 0_u64;
             for piece in &mut layout.pieces {
@@ -57,13 +60,16 @@ impl Layout {
                 break;
             }
         }
-        Ok(layout)
+        Ok(())
     }
 
     /// Cuts the code at nodes and labels.
-    fn cut(editor: &MethodEditor) -> Self {
-        let pieces = Vec::with_capacity(2 * editor.nodes.len() + editor.labels.len());
-        let mut layout = Self { pieces, bound: vec![NONE; editor.labels.len()] };
+    fn cut(&mut self, editor: &MethodEditor) {
+        let layout = self;
+        layout.pieces.clear();
+        layout.pieces.reserve(2 * editor.nodes.len() + editor.labels.len());
+        layout.bound.clear();
+        layout.bound.resize(editor.labels.len(), NONE);
         for stretch in editor.stretches() {
             let places = editor.places.get(stretch.first as usize..stretch.end as usize).unwrap_or_default();
             if let Some(new) = stretch.node.and_then(|node| node.instruction.as_ref()) {
@@ -89,7 +95,6 @@ impl Layout {
             layout.bind(editor, end);
         }
         layout.pieces.push(Piece { first: END, end: END, offset: 0, size: 0, form: Form::New });
-        layout
     }
 
     /// Binds the labels of a place in front of the next piece.
