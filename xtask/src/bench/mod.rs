@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(wanted("html"), 1);
         assert_eq!(wanted("nothing of this kind"), 0);
         assert_eq!(jobs(&Options::of(Suite::Illness)).len(), 6 * 3 + 1 + 2 + 3 * 2 + 1);
-        assert_eq!(jobs(&Options::of(Suite::Il)).len(), 1 + 2 * 2);
+        assert_eq!(jobs(&Options::of(Suite::Il)).len(), 1 + 2 * 2 + 2);
     }
 
     #[test]
