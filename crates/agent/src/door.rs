@@ -9,7 +9,7 @@ use crate::entry::event_mask;
 use crate::os::clock;
 use crate::os::door::Door;
 use crate::sessions::Sessions;
-use crate::{exception_events, instrumentation, writer};
+use crate::{compiling, exception_events, instrumentation, writer};
 use corprof::EventMask;
 use profilers::trace::Rewriting;
 use std::sync::Arc;
@@ -42,6 +42,7 @@ fn next(agent: &Arc<Agent>) -> Option<Arc<Agent>> {
         let Some(mut config) = config else { continue };
         config.launched = false;
         let mask = mask_of(agent, &config);
+        compiling::restart();
         let made = agent.runtime.info().set_event_mask(mask).ok().and_then(|()| {
             if Rewriting::of(&config) != Rewriting::Off {
                 instrumentation::allow(&agent.runtime);

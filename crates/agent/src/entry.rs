@@ -65,6 +65,7 @@ impl Entry {
             mask = mask.without(EventMask::ENTER_LEAVE);
             no_hooks = Some(error);
         }
+        compiling::restart();
         // Before anything is started: what the runtime refuses must not leave a thread behind.
         info.set_event_mask(mask).map_err(HResult::from)?;
         let agent = Agent::new(Arc::new(runtime), config, self.notify_only, (mask.low(), mask.high()), entered);

@@ -14,7 +14,7 @@ use profilers::trace::{Rewriting, tells_il};
 use rules::{Action, RuleSet};
 use std::collections::VecDeque;
 use std::sync::atomic::{
-    AtomicBool, AtomicU64,
+    AtomicBool, AtomicU64, AtomicUsize,
     Ordering::{Acquire, SeqCst},
 };
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -24,6 +24,8 @@ use wire::{Il, Nanos};
 /// How long the load of a module waits at most for its methods to be rewritten, before any of them is called, while nothing happens: whoever
 /// does that may need something that the loading thread holds. A large module with all of its methods takes seconds.
 const LOAD_LIMIT: Nanos = 250_000_000;
+/// How long after the begin of a session by attach a compilation may still inline what was allowed to it before: one that began unseen.
+const UNSEEN_LIMIT: Nanos = 300_000_000;
 /// How long compilations that have begun are waited for at most, see [`may_inline`]. None takes nearly as long.
 const COMPILE_LIMIT: Nanos = 5_000_000_000;
 /// How often it is looked for bodies that could not be compiled.
@@ -56,17 +58,18 @@ pub fn allow(runtime: &Runtime) {
 
 /// Whether methods may be inlined now.
 ///
-/// A compiler that has inlined a method says so, and .NET Core 3.1 then looks whether the method was asked to be rewritten since the compiler
-/// was allowed to inline it. If so, it asks for the caller as well, takes another number of its module for the one that is needed
-/// (`Module::GetModuleID` in `CEEInfo::reportInliningDecision`), and reads through a null pointer; seen in 3.1 and not in 8 and 9. So there nothing is inlined
-/// as long as there are methods to be asked for.
+/// A compiler that has inlined a method says so, and before .NET 9 the runtime then looks whether the method was asked to be rewritten since the
+/// compiler was allowed to inline it. If so, it asks for the caller as well, in a way that is faulty (`CEEInfo::reportInliningDecision`,
+/// src/coreclr/vm/jitinterface.cpp). .NET Core 3.1 takes another number of the caller's module for the one that is needed, and reads through a
+/// null pointer. .NET 5 to 8 ask while they hold the lock of code versions, for which whoever else asks waits with the lock that they wait for:
+/// the process stands still for ever (dotnet/runtime#97771; seen to be so in 8). So there nothing is inlined as long as there are methods to be
+/// asked for, and none is asked for until what was compiled before is done.
 pub fn may_inline(agent: &Agent) -> bool {
-    let instrumentation = &agent.instrumentation;
-    !inlines_blindly(agent) || instrumentation.done.load(SeqCst) >= instrumentation.given.load(SeqCst)
+    !inlines_blindly(agent) || agent.instrumentation.asking.load(SeqCst) == 0
 }
 
 fn inlines_blindly(agent: &Agent) -> bool {
-    agent.runtime.version()[0] < 5
+    agent.runtime.version()[0] < 9
 }
 
 #[derive(Debug)]
@@ -118,6 +121,8 @@ pub struct Instrumentation {
     /// Jobs that were handed over, and those that are done.
     given: AtomicU64,
     done: AtomicU64,
+    /// Jobs for whose sake nothing may be inlined, where [that matters](may_inline).
+    asking: AtomicUsize,
     /// Whether compilations are waited for: who compiles must not wait for us.
     waits_for_compilers: AtomicBool,
     /// Rules for modules that come.
@@ -155,6 +160,7 @@ impl Instrumentation {
         if lock(&self.rules).is_none() {
             return;
         }
+        self.asking.fetch_add(1, SeqCst);
         let number = self.give(Job::Module(module));
         self.wait(number, || self.waits_for_compilers.load(SeqCst));
     }
@@ -185,13 +191,19 @@ impl Instrumentation {
         number
     }
 
-    /// Waits until no compilation is under way that may have inlined a method, where [that matters](may_inline).
-    fn wait_for_compilers(&self, agent: &Agent) {
-        if inlines_blindly(agent) {
-            self.waits_for_compilers.store(true, SeqCst);
-            compiling::wait(COMPILE_LIMIT);
-            self.waits_for_compilers.store(false, SeqCst);
+    /// Methods will be asked for: from now on none is inlined, and none that is being compiled was allowed to be, where
+    /// [that matters](may_inline).
+    fn begin_asking(&self, agent: &Agent) {
+        let inlines_blindly = inlines_blindly(agent);
+        self.waits_for_compilers.store(inlines_blindly, SeqCst);
+        if inlines_blindly && !agent.config.launched {
+            clock::sleep_until(agent.entered + UNSEEN_LIMIT);
         }
+        self.asking.fetch_add(1, SeqCst);
+        if inlines_blindly {
+            compiling::wait(COMPILE_LIMIT);
+        }
+        self.waits_for_compilers.store(false, SeqCst);
     }
 
     /// What has become of methods since the last time.
@@ -265,6 +277,7 @@ impl Instrumentation {
         }
         // What has not begun will not: from now on no method is asked for.
         self.done.store(self.given.load(SeqCst), SeqCst);
+        self.asking.store(0, SeqCst);
         traced::switch_off();
     }
 }
@@ -300,13 +313,16 @@ fn work(agent: &Agent, manager: &Manager, job: Job) -> Vec<Change> {
             changes = manager.revert(|_| true);
             // Methods of modules that come cannot have been inlined before: for those nobody is waited for.
             if !dry {
-                instrumentation.wait_for_compilers(agent);
+                instrumentation.begin_asking(agent);
             }
             // A process that has not begun has none.
             let began = !agent.config.launched || agent.go.load(SeqCst);
             let modules = began.then(|| agent.runtime.info().modules()).into_iter().flatten().flatten();
             for module in modules.filter_map(|module| module.ok()?.non_null()) {
                 changes.extend(one(agent, manager, module, &rules, dry));
+            }
+            if !dry {
+                instrumentation.asking.fetch_sub(1, SeqCst);
             }
             lock(&instrumentation.changes).append(&mut changes);
             instrumentation.applied.store(true, SeqCst);
@@ -316,6 +332,7 @@ fn work(agent: &Agent, manager: &Manager, job: Job) -> Vec<Change> {
             if let Some(rules) = instrumentation.rules() {
                 changes = one(agent, manager, module, &rules, false);
             }
+            instrumentation.asking.fetch_sub(1, SeqCst);
         }
         Job::Expire(expired) => {
             changes = manager.revert(|method| expired.contains(&method.rule));

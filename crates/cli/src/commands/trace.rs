@@ -23,10 +23,6 @@ use std::{
 const STAYS: &str = "note: .NET never lets go of a profiler that can rewrite methods: the agent stays in the process until that ends, \
     idle once this command is over";
 
-/// Why not every method of a running process is traced, behind its number.
-const NOT_ALL: &str = "runs on .NET 8 or a little older, which can stand still for ever when every method of a process that runs is \
-    put back: narrow the pattern down, to your own assemblies for example, or trace everything from the start with `clrscope launch --trace`";
-
 /// What is recorded for an event log, too.
 const LOGGED: &str = "jit,loads";
 
@@ -78,11 +74,6 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         return Err(failure(Code::Usage, "--each-call needs a session file to keep the calls in: -o FILE".to_owned()));
     }
     let process = diagnostics::find(&args.target)?;
-    // .NET 8 was seen to stand still for ever when all of a process that runs is put back; 5 to 7 are taken for the same.
-    let takes_all = rules.rules().iter().any(|rule| rule.is_everything());
-    if takes_all && !args.dry_run && matches!(process.runtime_major_minor(), Some((5..=8, _))) {
-        return Err(failure(Code::Refused, format!("process {} {NOT_ALL}", process.pid)));
-    }
     if !args.json && !args.dry_run {
         console::say(STAYS);
     }
