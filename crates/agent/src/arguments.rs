@@ -3,10 +3,7 @@
 //! What rewritten code shows is copied into a ring of its thread: numbers as they are, of strings the beginning, of other objects the
 //! class. The arguments of a call are there when [the call](crate::single_calls) is, and are taken with it.
 
-use std::sync::atomic::{
-    AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use crate::ring::Ring;
 
 /// Words that wait to be read, of each thread: 256 KiB, which are 500 strings of the longest kind.
 const MOST: usize = 32_768;
@@ -48,34 +45,26 @@ pub enum Value {
     Array(usize, u32),
 }
 
-/// Arguments of calls of one thread. All zeros are a ring without any.
-#[repr(C)]
-pub struct Values {
-    /// How many words were written, and read, since the beginning.
-    written: AtomicU64,
-    read: AtomicU64,
-    /// Behind the last word of the call that is being told, which begins where `written` is: nobody reads that yet.
-    end: AtomicU64,
-    words: [AtomicU64; MOST],
-}
+/// Arguments of calls of one thread. All zeros are none.
+#[repr(transparent)]
+pub struct Values(Ring<MOST>);
 
 impl Values {
     /// A call is being told; `false` if there is no room for the longest argument. This and the following are to be called by one thread at a time.
     pub fn begin(&self) -> bool {
-        let written = self.written.load(Relaxed);
-        self.end.store(written, Relaxed);
+        self.0.clear();
         // How many words there are is said in the end.
-        self.has_room(2 + MOST_TEXT / UNITS) && self.put(&[0])
+        self.0.has_room(2 + MOST_TEXT / UNITS) && self.0.put(&[0])
     }
 
     /// A number; `false` if there is no room.
     pub fn number(&self, index: u32, value: i64) -> bool {
-        self.put(&[head(NUMBER, index, 0), value.cast_unsigned()])
+        self.0.put(&[head(NUMBER, index, 0), value.cast_unsigned()])
     }
 
     /// A number with a fraction; likewise.
     pub fn float(&self, index: u32, value: f64) -> bool {
-        self.put(&[head(FLOAT, index, 0), value.to_bits()])
+        self.0.put(&[head(FLOAT, index, 0), value.to_bits()])
     }
 
     /// A string; likewise.
@@ -84,7 +73,7 @@ impl Values {
     /// It is null, or a string that stays where it is as long as this takes, and the layout is that of strings.
     pub unsafe fn text(&self, index: u32, text: *const u8, layout: TextLayout) -> bool {
         if text.is_null() {
-            return self.put(&[head(NULL, index, 0)]);
+            return self.0.put(&[head(NULL, index, 0)]);
         }
         // SAFETY: the caller's word. A string has its length at that place.
         let length = unsafe { text.wrapping_add(layout.length as usize).cast::<u32>().read() };
@@ -100,7 +89,7 @@ impl Values {
                 *word |= u64::from(bits) << (unit % UNITS * 16);
             }
         }
-        self.put(words.get(..1 + told.div_ceil(UNITS)).unwrap_or(&words))
+        self.0.put(words.get(..1 + told.div_ceil(UNITS)).unwrap_or(&words))
     }
 
     /// An object; likewise.
@@ -113,7 +102,7 @@ impl Values {
         const KIND: u32 = 0x000c_0000;
         const ARRAYS: u32 = 0x0008_0000;
         if object.is_null() {
-            return self.put(&[head(NULL, index, 0)]);
+            return self.0.put(&[head(NULL, index, 0)]);
         }
         // SAFETY: the caller's word. An object begins with the address of its method table; no collection runs, so there are no marks in
         // the lower bits.
@@ -121,52 +110,28 @@ impl Values {
         // SAFETY: method tables of objects that are alive are there.
         let flags = unsafe { (class as *const u32).read() };
         if flags & KIND != ARRAYS {
-            return self.put(&[head(OBJECT, index, 0), class as u64]);
+            return self.0.put(&[head(OBJECT, index, 0), class as u64]);
         }
         // SAFETY: the caller's word. An array has the number of its elements behind its method table.
         let elements = unsafe { object.wrapping_add(size_of::<usize>()).cast::<u32>().read() };
-        self.put(&[head(ARRAY, index, elements), class as u64])
+        self.0.put(&[head(ARRAY, index, elements), class as u64])
     }
 
     /// Those were all of the call: it may be read.
     pub fn end(&self) {
-        let (begun, end) = (self.written.load(Relaxed), self.end.load(Relaxed));
-        if let Some(first) = self.words.get(begun as usize % MOST) {
-            first.store(end.wrapping_sub(begun), Relaxed);
-            self.written.store(end, Release);
-        }
-    }
-
-    fn has_room(&self, words: usize) -> bool {
-        self.end.load(Relaxed).wrapping_sub(self.read.load(Acquire)) + words as u64 <= MOST as u64
-    }
-
-    fn put(&self, words: &[u64]) -> bool {
-        if !self.has_room(words.len()) {
-            return false;
-        }
-        let end = self.end.load(Relaxed);
-        for (at, word) in (end..).zip(words) {
-            if let Some(place) = self.words.get(at as usize % MOST) {
-                place.store(*word, Relaxed);
-            }
-        }
-        self.end.store(end.wrapping_add(words.len() as u64), Relaxed);
-        true
+        self.0.publish(Some);
     }
 
     /// Takes the arguments of the next call, each with its place among the parameters. To be called by one thread at a time.
     pub fn take(&self) -> Vec<(u16, Value)> {
-        let written = self.written.load(Acquire);
-        let begun = self.read.load(Relaxed);
-        let word = |at: u64| self.words.get(at as usize % MOST).map_or(0, |word| word.load(Relaxed));
-        let end = begun.wrapping_add(word(begun)).min(written);
+        let word = |at| self.0.word(at);
+        let end = word(0).min(self.0.waiting());
         let mut values = Vec::new();
-        let mut at = begun.wrapping_add(1);
+        let mut at = 1;
         while at < end {
             let head = word(at);
             let (index, more) = ((head >> 8) as u16, (head >> 32) as u32);
-            let next = word(at.wrapping_add(1));
+            let next = word(at + 1);
             let (value, words) = match head & 0xff {
                 NUMBER => (Value::Number(next.cast_signed()), 1),
                 FLOAT => (Value::Float(f64::from_bits(next)), 1),
@@ -182,7 +147,7 @@ impl Values {
             values.push((index, value));
             at += 1 + words;
         }
-        self.read.store(end, Release);
+        self.0.skip(end);
         values
     }
 }
@@ -271,7 +236,7 @@ mod tests {
         // One that finds no room on its way has those that did.
         assert!(values.begin());
         while text(&values, 1, &"x".repeat(MOST_TEXT)) {}
-        assert!(values.number(2, 5) || values.number(2, 5) == values.has_room(2));
+        assert!(values.number(2, 5) || values.number(2, 5) == values.0.has_room(2));
         values.end();
         assert!(values.take().len() > 200);
         assert_eq!(values.take(), []);

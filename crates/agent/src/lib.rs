@@ -35,6 +35,7 @@ pub mod os;
 pub mod pending;
 pub mod queue;
 pub mod resolver;
+pub mod ring;
 pub mod runtime;
 pub mod sessions;
 pub mod single_calls;

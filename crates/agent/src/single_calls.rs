@@ -1,12 +1,11 @@
 //! Single calls of rewritten methods, on their way from the threads that make them to the one that tells of them.
 
-use std::sync::atomic::{
-    AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use crate::ring::Ring;
 
 /// Most calls that wait to be read, of each thread: a fifth of a second of 80,000 calls a second.
 const MOST: usize = 16_384;
+/// Words of each.
+const WORDS: usize = 3;
 
 const FAILED: u64 = 1;
 const ASYNCHRONOUS: u64 = 2;
@@ -32,18 +31,11 @@ pub struct SingleCall {
     pub arguments: bool,
 }
 
-/// Calls of one thread. All zeros are a ring without any.
-#[repr(C)]
-pub struct Ring {
-    /// How many were written, and read, since the beginning.
-    written: AtomicU64,
-    read: AtomicU64,
-    /// 1 while there is a call that was put down and is not to be read yet.
-    put_down: AtomicU64,
-    calls: [[AtomicU64; 3]; MOST],
-}
+/// Calls of one thread. All zeros are none.
+#[repr(transparent)]
+pub struct Calls(Ring<{ WORDS * MOST }>);
 
-impl Ring {
+impl Calls {
     /// Adds a call; `false` if there is no room. This and the following are to be called by one thread at a time.
     pub fn push(&self, call: SingleCall) -> bool {
         let has_room = self.put_down(call);
@@ -51,50 +43,36 @@ impl Ring {
         has_room
     }
 
-    /// Adds a call that is not read before [`Self::publish`]; `false` if there is no room.
+    /// Adds a call that is not read before [`Self::publish`], in the place of one that waits so; `false` if there is no room.
     pub fn put_down(&self, call: SingleCall) -> bool {
-        self.put_down.store(0, Relaxed);
-        let written = self.written.load(Relaxed);
-        if written.wrapping_sub(self.read.load(Acquire)) >= MOST as u64 {
-            return false;
-        }
-        let Some([what, begun, taken]) = self.calls.get(written as usize % MOST) else { return false };
+        self.0.clear();
         let flags = u64::from(call.failed) * FAILED
             + u64::from(call.asynchronous) * ASYNCHRONOUS
             + u64::from(call.arguments) * ARGUMENTS;
         // Slots have 16 bits.
-        what.store(u64::from(call.os_tid) << 32 | u64::from(call.slot) << SLOT_SHIFT | flags, Relaxed);
-        begun.store(call.begun, Relaxed);
-        taken.store(call.taken, Relaxed);
-        self.put_down.store(1, Relaxed);
-        true
+        let what = u64::from(call.os_tid) << 32 | u64::from(call.slot) << SLOT_SHIFT | flags;
+        self.0.put(&[what, call.begun, call.taken])
     }
 
     /// Lets the call be read that was put down, if there is one.
     pub fn publish(&self) {
-        let more = self.put_down.load(Relaxed);
-        self.put_down.store(0, Relaxed);
-        self.written.store(self.written.load(Relaxed).wrapping_add(more), Release);
+        self.0.publish(|_| None);
     }
 
     /// Takes all calls that there are. To be called by one thread at a time.
     pub fn take(&self, mut each: impl FnMut(SingleCall)) {
-        let written = self.written.load(Acquire);
-        let mut read = self.read.load(Relaxed);
-        while read != written {
-            let Some([what, begun, taken]) = self.calls.get(read as usize % MOST) else { return };
-            let what = what.load(Relaxed);
+        for _ in 0..self.0.waiting() / WORDS as u64 {
+            let [what, begun, taken] = [0, 1, 2].map(|at| self.0.word(at));
+            self.0.skip(WORDS as u64);
             each(SingleCall {
                 slot: what as u32 >> SLOT_SHIFT,
                 os_tid: (what >> 32) as u32,
-                begun: begun.load(Relaxed),
-                taken: taken.load(Relaxed),
+                begun,
+                taken,
                 failed: what & FAILED != 0,
                 asynchronous: what & ASYNCHRONOUS != 0,
                 arguments: what & ARGUMENTS != 0,
             });
-            read = read.wrapping_add(1);
-            self.read.store(read, Release);
         }
     }
 }
@@ -113,7 +91,7 @@ mod tests {
     #[test]
     fn calls_come_out_as_they_went_in_and_there_are_not_too_many() {
         // SAFETY: it is made of atomic numbers only.
-        let ring = unsafe { Zeroed::<Ring>::reserve() }.unwrap();
+        let ring = unsafe { Zeroed::<Calls>::reserve() }.unwrap();
         for round in 0..3 {
             let from = round * MOST as u64;
             assert!((from..from + MOST as u64).all(|begun| ring.push(call(begun))));

@@ -13,7 +13,7 @@ use crate::calls::{self, Tree, TreeKind};
 use crate::os::map::Zeroed;
 use crate::os::threads::{current_tid, is_gone};
 use crate::pending::{Begun, Pending};
-use crate::single_calls::{Ring, SingleCall};
+use crate::single_calls::{Calls, SingleCall};
 use corprof::info::StringLayout;
 use instrument::{Manager, Probes};
 use std::cell::Cell;
@@ -111,7 +111,7 @@ struct Shard {
     os_tid: AtomicU32,
     counts: [AtomicPtr<[AtomicU64; COUNTS]>; METHODS / COUNTS],
     blocks: [AtomicPtr<[Block; BLOCKS]>; METHODS / BLOCKS],
-    calls: AtomicPtr<Ring>,
+    calls: AtomicPtr<Calls>,
     values: AtomicPtr<Values>,
 }
 
