@@ -32,6 +32,12 @@ namespace Clrscope.Samples
     {
         [MethodImpl(MethodImplOptions.NoInlining)]
         public T Put(T value, List<T> all, int place) { all[place] = value; return value; }
+
+        public async Task<T> Soon(T value, string name, int place)
+        {
+            await Task.Delay(place).ConfigureAwait(false);
+            return name.Length == place ? value : default(T);
+        }
     }
 
     public static class Shown
@@ -83,6 +89,31 @@ namespace Clrscope.Samples
             return id + name.Length;
         }
 
+        // Over before it has ever waited.
+        public static async Task<int> AtOnce(int id, string password, Order order)
+        {
+            if (id < 0) await Task.Delay(5).ConfigureAwait(false);
+            return id + password.Length + order.Number;
+        }
+
+        // What it was called with is gone in the end, but for the first.
+        public static async Task<string> Rewrites(double weight, int id, string name, long never)
+        {
+            await Task.Delay(5).ConfigureAwait(false);
+            Bump(ref id);
+            name = name + id.ToString(CultureInfo.InvariantCulture);
+            return name + Convert.ToString(weight, CultureInfo.InvariantCulture);
+        }
+
+        public static async Task Breaks(string reason)
+        {
+            await Task.Delay(5).ConfigureAwait(false);
+            throw new InvalidOperationException(reason);
+        }
+
+        // Its state machine needs none of them.
+        public static async Task Ignores(int id) { await Task.Delay(5).ConfigureAwait(false); }
+
         [MethodImpl(MethodImplOptions.NoInlining)]
         public static int Hot(int id, string text, object any, double half)
         {
@@ -105,6 +136,13 @@ namespace Clrscope.Samples
             Check(new Box<int>().Put(6, new List<int> { 0 }, 0) == 6);
             Check(new Box<string>().Put("s", new List<string> { "" }, 0) == "s");
             Check(Later(8, "later").Result == 13);
+            Check(AtOnce(1, "hunter2-later", order).Result == 1 + 13 + 5);
+            Check(Rewrites(0.5, 1, "r", 7).Result == "r1010.5");
+            try { Breaks("in the end").Wait(); Check(false); }
+            catch (AggregateException failure) { Check(failure.InnerException.Message == "in the end"); }
+            Ignores(4).Wait();
+            Check(new Box<long>().Soon(9, "four", 4).Result == 9);
+            Check(new Box<string>().Soon("s", "fivex", 5).Result == "s");
         }
 
         static void Storm(int count)

@@ -127,6 +127,9 @@ pub fn probes() -> Probes {
         pending: pending as extern "C" fn(u32, i64, u32) as usize,
         completed: completed as extern "C" fn(u32, u32, i32) as usize,
         leave_telling: leave_telling as extern "C" fn(u32, i64, i32) -> i32 as usize,
+        end_async_telling: end_async_telling as extern "C" fn(u32, i64, i32) -> i32 as usize,
+        pending_telling: pending_telling as extern "C" fn(u32, i64, u32) -> i32 as usize,
+        completed_telling: completed_telling as extern "C" fn(u32, u32, i32) -> i32 as usize,
         show_number: show_number as extern "C" fn(u32, i64) as usize,
         show_float: show_float as extern "C" fn(u32, f64) as usize,
         show_text: show_text as unsafe extern "C" fn(u32, *const u8) as usize,
@@ -291,37 +294,68 @@ extern "C" fn resume_async(slot: u32) -> i64 {
 
 /// See [`Probes::end_async`].
 extern "C" fn end_async(slot: u32, begun: i64, failed: i32) {
-    if ON.load(Relaxed) && begun != LEFT_OUT {
-        end_of_task(slot, begun.cast_unsigned(), calls::ticks(), failed != 0);
-    }
+    ended_at_once(slot, begun, failed, false);
+}
+
+/// See [`Probes::end_async_telling`].
+extern "C" fn end_async_telling(slot: u32, begun: i64, failed: i32) -> i32 {
+    ended_at_once(slot, begun, failed, true).into()
+}
+
+fn ended_at_once(slot: u32, begun: i64, failed: i32, shows: bool) -> bool {
+    ON.load(Relaxed)
+        && begun != LEFT_OUT
+        && end_of_task(slot, begun.cast_unsigned(), calls::ticks(), failed != 0, shows)
 }
 
 /// See [`Probes::pending`].
 extern "C" fn pending(slot: u32, begun: i64, task: u32) {
+    waits(slot, begun, task, false);
+}
+
+/// See [`Probes::pending_telling`].
+extern "C" fn pending_telling(slot: u32, begun: i64, task: u32) -> i32 {
+    waits(slot, begun, task, true).into()
+}
+
+fn waits(slot: u32, begun: i64, task: u32, shows: bool) -> bool {
     if !ON.load(Relaxed) {
-        return;
+        return false;
     }
     let begun = begun.cast_unsigned();
     match PENDING.begin(slot, task, begun) {
-        Begun::Waits => {}
-        Begun::IsOver { time, failed } => end_of_task(slot, begun, time, failed),
-        Begun::NoRoom => lost(),
+        Begun::Waits => false,
+        Begun::IsOver { time, failed } => end_of_task(slot, begun, time, failed, shows),
+        Begun::NoRoom => {
+            lost();
+            false
+        }
     }
 }
 
 /// See [`Probes::completed`].
 extern "C" fn completed(slot: u32, task: u32, failed: i32) {
-    if !ON.load(Relaxed) {
-        return;
-    }
-    let now = calls::ticks();
-    if let Some(begun) = PENDING.end(slot, task, now, failed != 0) {
-        end_of_task(slot, begun, now, failed != 0);
-    }
+    ended_later(slot, task, failed, false);
 }
 
-fn end_of_task(slot: u32, begun: u64, now: u64, failed: bool) {
-    let _ = LOCAL.try_with(|local| ends(local, Ended { slot, begun, now, failed, asynchronous: true, shows: false }));
+/// See [`Probes::completed_telling`].
+extern "C" fn completed_telling(slot: u32, task: u32, failed: i32) -> i32 {
+    ended_later(slot, task, failed, true).into()
+}
+
+fn ended_later(slot: u32, task: u32, failed: i32, shows: bool) -> bool {
+    if !ON.load(Relaxed) {
+        return false;
+    }
+    let now = calls::ticks();
+    let begun = PENDING.end(slot, task, now, failed != 0);
+    begun.is_some_and(|begun| end_of_task(slot, begun, now, failed != 0, shows))
+}
+
+/// An asynchronous call ends. Whether its arguments are to be shown.
+fn end_of_task(slot: u32, begun: u64, now: u64, failed: bool, shows: bool) -> bool {
+    let told = LOCAL.try_with(|local| ends(local, Ended { slot, begun, now, failed, asynchronous: true, shows }));
+    told.unwrap_or(false)
 }
 
 /// Counts a call. Whether it is timed.
@@ -784,6 +818,42 @@ mod tests {
         take_single_calls(|call, values| told.extend((call.slot == slot).then_some((call.arguments, values))));
         let expected = |taken| (true, vec![(0, Value::Number(taken)), (2, Value::Float(0.5))]);
         assert_eq!(told, [expected(5_000), expected(900_000_000)]);
+        assert_eq!(unshown_arguments(), 0);
+        switch_off();
+    }
+
+    #[test]
+    fn arguments_of_asynchronous_calls_are_shown_where_they_end() {
+        let _alone = alone();
+        let (slot, mut told) = (Manager::MOST - 8, Vec::new());
+        switch_on(true);
+        set_limits(slot, 1, 1);
+        let asked = std::thread::spawn(move || {
+            let show = |asks: i32, value| {
+                if asks != 0 {
+                    show_number(0, value);
+                    shown();
+                }
+                asks
+            };
+            let begin = || {
+                begin_async(slot);
+                resume_async(slot)
+            };
+            let at_once = show(end_async_telling(slot, begin(), 0), 1);
+            let waits = pending_telling(slot, begin(), 71);
+            let later = show(completed_telling(slot, 71, 1), 2);
+            // Another thread was faster than the one on which the call began.
+            let begun = begin();
+            let unknown = completed_telling(slot, 72, 0);
+            let overtaken = show(pending_telling(slot, begun, 72), 3);
+            // This one is not timed.
+            [at_once, waits, later, unknown, overtaken, end_async_telling(slot, LEFT_OUT, 0)]
+        });
+        assert_eq!(asked.join().unwrap(), [1, 0, 1, 0, 1, 0]);
+        take_single_calls(|call, values| told.extend((call.slot == slot).then_some((call.failed, values))));
+        let expected = [(false, 1), (true, 2), (false, 3)].map(|(failed, n)| (failed, vec![(0, Value::Number(n))]));
+        assert_eq!(told, expected);
         assert_eq!(unshown_arguments(), 0);
         switch_off();
     }

@@ -426,9 +426,24 @@ fn arguments_of_the_slowest_calls_are_shown_and_secrets_are_not() {
         assert_eq!(value("Box<T>.Put", "place"), 0, "{runtime}");
         let text = &arguments(&report, "Shown.Long")["text"];
         assert_eq!((text["value"].as_str().unwrap().len(), &text["truncated_from"]), (256, &1000.into()), "{runtime}");
+        // Of asynchronous ones what their state machines keep.
+        let later = ["id", "name"].map(|name| value("Shown.Later", name));
+        assert_eq!(later, [serde_json::json!(8), "later".into()], "{runtime}");
+        let at_once = arguments(&report, "Shown.AtOnce");
+        assert_eq!((&at_once["id"]["value"], &at_once["password"]["redacted"]), (&1.into(), &true.into()), "{runtime}");
+        assert_eq!(at_once["order"]["object"], "Clrscope.Samples.Order", "{runtime}");
+        let rewrites = arguments(&report, "Shown.Rewrites");
+        assert_eq!(rewrites["weight"]["value"], 0.5, "{runtime}");
+        for gone in ["id", "name", "never"] {
+            assert_eq!(rewrites[gone].as_object().unwrap().len(), 2, "{runtime}: {rewrites:#?}");
+        }
+        assert_eq!(value("Shown.Breaks", "reason"), "in the end", "{runtime}");
+        let soon = arguments(&report, "Box<T>.Soon");
+        let (name, place) = (soon["name"]["value"].as_str().unwrap(), soon["place"]["value"].as_u64().unwrap());
+        assert_eq!((name.len() as u64, soon["value"].get("value")), (place, None), "{runtime}");
         let mut methods = report["methods"].as_array().unwrap().iter();
-        let later = methods.find(|one| one["method"].as_str().unwrap().contains("Shown.Later(")).unwrap();
-        assert!(later["no_arguments"].as_str().unwrap().contains("asynchronous"), "{runtime}: {later:#}");
+        let ignores = methods.find(|one| one["method"].as_str().unwrap().contains("Shown.Ignores(")).unwrap();
+        assert!(ignores["no_arguments"].as_str().unwrap().contains("asynchronous"), "{runtime}: {ignores:#}");
 
         let records = records(&session);
         assert!(records.contains("Zoë") && records.contains("on purpose"), "{runtime}");

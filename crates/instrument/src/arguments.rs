@@ -1,8 +1,8 @@
 //! Arguments of calls that are told one by one: which can be shown, and the code that shows them.
 //!
 //! The probe that ends a call answers whether that call is told. Only then the code behind it shows one argument after the other, from
-//! where they are: so a call that is not told costs one test more. What the body changes is saved at the beginning. No code at
-//! all is made for arguments that nobody is to see.
+//! where they are: so a call that is not told costs one test more. What the body changes is saved at the beginning. Those of an
+//! asynchronous method are where its state machine keeps them. No code at all is made for arguments that nobody is to see.
 
 use crate::probes::{self, Probes};
 use crate::{Refusal, Scope};
@@ -25,13 +25,26 @@ pub enum Arguments {
     Off,
     /// Those that can be shown, with each call that is told.
     Told(Arc<[Parameter]>),
-    /// They cannot be, and why.
+    /// None of them can be, and why.
     Refused(&'static str),
 }
 
 impl Arguments {
-    /// Why those of an asynchronous method are not told: when its task ends, the method itself is long over.
-    pub const ASYNCHRONOUS: Self = Self::Refused("it is asynchronous, and its arguments are gone when its task ends");
+    /// Of an asynchronous method: when its task ends, the method itself is long over.
+    const GONE: Self = Self::Refused("it is asynchronous, and its state machine keeps no argument as it was");
+
+    /// Of an asynchronous method, only those that its state machine keeps, by the places of parameters.
+    pub(crate) fn only_kept(mut parameters: Arc<[Parameter]>, is_kept: impl Fn(usize) -> bool) -> Self {
+        let all = Arc::make_mut(&mut parameters);
+        let asked = all.iter().any(|parameter| parameter.shown.is_read());
+        for (index, parameter) in all.iter_mut().enumerate() {
+            if parameter.shown.is_read() && !is_kept(index) {
+                parameter.shown = Shown::ByType;
+            }
+        }
+        let are_gone = asked && !all.iter().any(|parameter| parameter.shown.is_read());
+        if are_gone { Self::GONE } else { Self::Told(parameters) }
+    }
 
     /// The parameters; none where nothing is told.
     #[must_use]
@@ -69,7 +82,7 @@ pub enum Shown {
     Object,
     /// Not: its name says that it is a secret.
     Redacted,
-    /// Not: it is a structure, a pointer or a reference to a variable.
+    /// Not: it is a structure, a pointer or a reference to a variable, or its value is gone when the call ends.
     ByType,
 }
 
@@ -187,7 +200,7 @@ fn underlying(metadata: &Metadata, of: TypeDef) -> Option<Primitive> {
 /// How to get at the arguments that are shown.
 pub(crate) struct Showing {
     /// Index of the parameter, how it is shown, and what loads it.
-    loads: Vec<(u32, Shown, NewInstruction)>,
+    loads: Vec<(u32, Shown, Vec<NewInstruction>)>,
     /// To do before the body begins.
     pub saves: Vec<NewInstruction>,
 }
@@ -212,9 +225,22 @@ pub(crate) fn plan(
             showing.saves.extend([load, NewInstruction::stloc(local)]);
             load = NewInstruction::ldloc(local);
         }
-        showing.loads.push((index.into(), parameter.shown, load));
+        showing.loads.push((index.into(), parameter.shown, vec![load]));
     }
-    Ok((!showing.loads.is_empty()).then_some(showing))
+    Ok(showing.some())
+}
+
+/// The same where arguments are in fields of `this`, one for each parameter that is shown.
+pub(crate) fn plan_fields(
+    parameters: &[Parameter],
+    mut field: impl FnMut(usize) -> Result<Token, Refusal>,
+) -> Result<Option<Showing>, Refusal> {
+    let mut showing = Showing { loads: Vec::new(), saves: Vec::new() };
+    for (index, parameter) in parameters.iter().enumerate().filter(|(_, parameter)| parameter.shown.is_read()) {
+        let load = vec![Opcode::Ldarg0.into(), NewInstruction::token(Opcode::Ldfld, field(index)?)];
+        showing.loads.push((index as u32, parameter.shown, load));
+    }
+    Ok(showing.some())
 }
 
 /// The argument that an instruction may change: by itself, or by its address.
@@ -224,7 +250,11 @@ fn changes(instruction: &NewInstruction) -> Option<u16> {
 }
 
 impl Showing {
-    /// Shows all, if the answer of [`Probes::leave_telling`], which is on the stack, is not 0; else goes to `done`, which is to be bound to what follows.
+    fn some(self) -> Option<Self> {
+        (!self.loads.is_empty()).then_some(self)
+    }
+
+    /// Shows all, if the answer of [`Probes::leave_telling`] or another that tells, which is on the stack, is not 0; else goes to `done`, which is to be bound to what follows.
     pub(crate) fn code(&self, scope: &Scope, probes: &Probes, done: Label) -> Result<Vec<NewInstruction>, Refusal> {
         let mut code = vec![NewInstruction::branch(Opcode::Brfalse, done)];
         for (index, shown, load) in &self.loads {
@@ -236,7 +266,8 @@ impl Showing {
                 Shown::Object => (None, probes.show_object, Probes::SHOW_OBJECT),
                 Shown::Redacted | Shown::ByType => continue,
             };
-            code.extend([NewInstruction::ldc_i4(index.cast_signed()), load.clone()]);
+            code.push(NewInstruction::ldc_i4(index.cast_signed()));
+            code.extend(load.iter().cloned());
             code.extend(convert.map(NewInstruction::from));
             code.extend(probes::call(probe, scope.signature(signature)?));
         }
@@ -264,9 +295,9 @@ mod tests {
         let parameters = [Shown::Text, Shown::Signed, Shown::Object, Shown::Redacted, Shown::ByType].map(parameter);
         let showing = plan(&mut editor, &signature, &parameters).unwrap().unwrap();
         let expected = [
-            (0, Shown::Text, NewInstruction::ldarg(1)),
-            (1, Shown::Signed, NewInstruction::ldloc(0)),
-            (2, Shown::Object, NewInstruction::ldloc(1)),
+            (0, Shown::Text, vec![NewInstruction::ldarg(1)]),
+            (1, Shown::Signed, vec![NewInstruction::ldloc(0)]),
+            (2, Shown::Object, vec![NewInstruction::ldloc(1)]),
         ];
         assert_eq!(showing.loads, expected);
         let (ldarg, stloc) = (NewInstruction::ldarg, NewInstruction::stloc);
@@ -275,6 +306,26 @@ mod tests {
         let hidden = [Shown::Redacted; 5].map(parameter);
         assert!(plan(&mut editor, &signature, &hidden).unwrap().is_none());
         assert!(plan(&mut editor, &signature, &[]).unwrap().is_none());
+    }
+
+    #[test]
+    fn of_a_state_machine_only_what_it_keeps_is_shown() {
+        let parameters: Arc<[Parameter]> = [Shown::Text, Shown::Redacted, Shown::Signed].map(parameter).into();
+        let shown = |arguments: &Arguments| -> Vec<Shown> {
+            arguments.parameters().iter().map(|parameter| parameter.shown).collect()
+        };
+        let some = Arguments::only_kept(Arc::clone(&parameters), |index| index == 2);
+        assert_eq!(shown(&some), [Shown::ByType, Shown::Redacted, Shown::Signed]);
+        assert_eq!(Arguments::only_kept(parameters, |_| false), Arguments::GONE);
+        // Where there is nothing to show, nothing is gone.
+        let hidden: Arc<[Parameter]> = [Shown::Redacted, Shown::ByType].map(parameter).into();
+        assert_eq!(shown(&Arguments::only_kept(hidden, |_| false)), [Shown::Redacted, Shown::ByType]);
+
+        let token = Token(0x0400_0007);
+        let showing = plan_fields(some.parameters(), |_| Ok(token)).unwrap().unwrap();
+        let load = vec![NewInstruction::ldarg(0), NewInstruction::token(Opcode::Ldfld, token)];
+        assert_eq!(showing.loads, [(2, Shown::Signed, load)]);
+        assert!(plan_fields(&[], |_| Ok(token)).unwrap().is_none());
     }
 
     #[test]

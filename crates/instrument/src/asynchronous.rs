@@ -6,18 +6,23 @@
 //! under the id of the task ([`Task.Id`](https://learn.microsoft.com/dotnet/api/system.threading.tasks.task.id)), until another run of
 //! `MoveNext` ends the task with that id. Nothing is allocated, and no continuation is added.
 //!
+//! The arguments of the call are gone then; but those that `MoveNext` needs the method has put into fields of the machine at the beginning, where
+//! they are as they were unless `MoveNext` writes to these.
+//!
 //! A `ValueTask` stands for a task from the first wait on, unless it is pooled: so its `AsTask` gives that very task. Before, it stands for a
 //! result or nothing at all, and would make a task when asked; a call that never waits is over before anybody asks.
 
+use crate::arguments::{Parameter, plan_fields};
 use crate::probes::{self, Probes};
 use crate::rewrite::{begin, finish, open, slot_of};
 use crate::{Refusal, Scope};
 use cil::{
-    CallingConvention, Edited, InstructionId, MethodBody, MethodEditor, MethodSig, NewInstruction, NewOperand, Opcode,
-    Operand, Primitive, Token, TokenKind, TypeSig,
+    CallingConvention, Edited, Instruction, InstructionId, MethodBody, MethodEditor, MethodSig, NewInstruction,
+    NewOperand, Opcode, Operand, Primitive, Token, TokenKind, TypeSig,
 };
 use corprof::metadata::Metadata;
-use corprof::metadata::token::{MemberRef, MethodDef, TypeDef, TypeRef, TypeSpec};
+use corprof::metadata::token::{FieldDef, MemberRef, MethodDef, TypeDef, TypeRef, TypeSpec};
+use std::collections::HashSet;
 
 /// What makes the task of an asynchronous method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,12 +112,90 @@ pub(crate) fn rewrite(
     scope: &Scope,
     method: Source<'_>,
     machine: Source<'_>,
+    parameters: &[Parameter],
     tasks: Tasks,
     slot: u32,
     probes: &Probes,
 ) -> Result<Both, Refusal> {
     let task = task_getter(scope.metadata(), method.body, tasks)?;
-    Ok(Both { method: start(scope, method, slot, probes)?, machine: run(scope, machine, task, slot, probes)? })
+    let kept = if parameters.is_empty() { Vec::new() } else { kept(scope.metadata(), method, machine)? };
+    let machine = run(scope, machine, task, &Kept { parameters, fields: &kept }, slot, probes)?;
+    Ok(Both { method: start(scope, method, slot, probes)?, machine })
+}
+
+/// The fields in which a state machine keeps the arguments of its method as they were, by the places of parameters.
+///
+/// # Errors
+/// A body that cannot be read.
+pub(crate) fn kept(
+    metadata: &Metadata,
+    method: Source<'_>,
+    machine: Source<'_>,
+) -> Result<Vec<Option<FieldDef>>, Refusal> {
+    let signature = MethodSig::decode(method.signature)?;
+    let mut kept = vec![None; signature.parameters.len()];
+    let first = usize::from(signature.call_effect().has_this);
+    let mut loaded = None;
+    for instruction in MethodBody::parse(method.body)?.instructions() {
+        let instruction = instruction.map_err(cil::EditError::from)?;
+        if let (Opcode::Stfld, Some(argument)) = (instruction.opcode, loaded)
+            && let Some(place) = usize::from(argument).checked_sub(first).and_then(|index| kept.get_mut(index))
+        {
+            *place = field(metadata, instruction.operand);
+        }
+        loaded = argument(&instruction);
+    }
+    let mut written = HashSet::new();
+    for instruction in MethodBody::parse(machine.body)?.instructions() {
+        let instruction = instruction.map_err(cil::EditError::from)?;
+        if matches!(instruction.opcode, Opcode::Stfld | Opcode::Ldflda) {
+            written.extend(field(metadata, instruction.operand));
+        }
+    }
+    for place in &mut kept {
+        *place = place.filter(|field| !written.contains(field));
+    }
+    Ok(kept)
+}
+
+/// The argument that an instruction loads.
+fn argument(instruction: &Instruction<'_>) -> Option<u16> {
+    match (instruction.opcode, instruction.operand) {
+        (Opcode::Ldarg | Opcode::LdargS, Operand::Argument(argument)) => Some(argument),
+        (opcode, _) => opcode.implied_argument(),
+    }
+}
+
+/// The field of a type of this module that an operand names, with or without type arguments.
+fn field(metadata: &Metadata, operand: Operand<'_>) -> Option<FieldDef> {
+    let Operand::Token(token) = operand else { return None };
+    if let Ok(field) = FieldDef::try_from(token) {
+        return Some(field);
+    }
+    let props = metadata.member_ref_props(MemberRef::try_from(token).ok()?).ok()?;
+    let class = TypeDef::try_from(definition(metadata, props.parent)?).ok()?;
+    metadata.fields_named(class, &props.name).ok()?.next()?.ok()
+}
+
+/// What is shown of arguments, and where they are.
+struct Kept<'a> {
+    parameters: &'a [Parameter],
+    fields: &'a [Option<FieldDef>],
+}
+
+impl Kept<'_> {
+    /// The field of a parameter as `MoveNext` names it, which names the builder's field so too.
+    fn token(&self, scope: &Scope, builder: Token, index: usize) -> Result<Token, Refusal> {
+        let field = self.fields.get(index).copied().flatten().ok_or(Refusal::NotATask)?;
+        match MemberRef::try_from(builder) {
+            Ok(builder) => {
+                let parent = scope.metadata().member_ref_props(builder)?.parent;
+                let field = scope.metadata().field_props(field)?;
+                scope.member(parent, &field.name, field.signature)
+            }
+            Err(_) => Ok(field.into()),
+        }
+    }
 }
 
 /// The method itself: says that a call begins.
@@ -249,9 +332,25 @@ fn field_before(editor: &MethodEditor, call: InstructionId) -> Option<Token> {
 }
 
 /// `MoveNext`.
-fn run(scope: &Scope, source: Source<'_>, task: (Token, &[u8]), slot: u32, probes: &Probes) -> Result<Edited, Refusal> {
+fn run(
+    scope: &Scope,
+    source: Source<'_>,
+    task: (Token, &[u8]),
+    kept: &Kept<'_>,
+    slot: u32,
+    probes: &Probes,
+) -> Result<Edited, Refusal> {
     let (mut editor, signature) = open(scope, source)?;
     let ends = ends(scope.metadata(), &editor)?;
+    let builder = ends.first().ok_or(Refusal::NotATask)?.field;
+    let showing = plan_fields(kept.parameters, |index| kept.token(scope, builder, index))?;
+    let telling = showing.is_some();
+    let three = if telling { scope.signature(Probes::LEAVE_TELLING)? } else { scope.leave()? };
+    let resumed_end = if telling { scope.signature(Probes::COMPLETED_TELLING)? } else { scope.completed()? };
+    let end_async = probes::call(if telling { probes.end_async_telling } else { probes.end_async }, three);
+    let pending = probes::call(if telling { probes.pending_telling } else { probes.pending }, three);
+    let completed = if telling { probes.completed_telling } else { probes.completed };
+    let completed = probes::call(completed, resumed_end);
     let started = editor.add_local(&TypeSig::Primitive(Primitive::I8))?;
     let is_over = editor.add_local(&TypeSig::Primitive(Primitive::I4))?;
     let id = id_of(scope, &mut editor, &ends, task)?;
@@ -259,7 +358,7 @@ fn run(scope: &Scope, source: Source<'_>, task: (Token, &[u8]), slot: u32, probe
     editor.set_local_signature(scope.signature(&locals)?);
 
     for end in &ends {
-        let (resumed, on) = (editor.label(), editor.label());
+        let (resumed, ended, on) = (editor.label(), editor.label(), editor.label());
         let failed = NewInstruction::ldc_i4(i32::from(end.exception.is_some()));
         let mut code = vec![
             NewInstruction::ldc_i4(1),
@@ -270,19 +369,27 @@ fn run(scope: &Scope, source: Source<'_>, task: (Token, &[u8]), slot: u32, probe
             NewInstruction::ldloc(started),
             failed.clone(),
         ];
-        code.extend(probes::call(probes.end_async, scope.leave()?));
-        code.push(NewInstruction::branch(Opcode::Br, on));
+        code.extend(end_async.iter().cloned());
+        code.push(NewInstruction::branch(Opcode::Br, ended));
         let first_resumed = code.len();
         code.push(slot_of(slot));
         code.extend(id.iter().cloned());
         code.push(failed);
-        code.extend(probes::call(probes.completed, scope.completed()?));
+        code.extend(completed.iter().cloned());
+        let first_ended = code.len();
+        if let Some(showing) = &showing {
+            code.extend(showing.code(scope, probes, on)?);
+        }
+        let mut at_ended = end.at;
         for (index, instruction) in code.into_iter().enumerate() {
             let made = editor.insert_before(end.at, instruction);
             if index == first_resumed {
                 editor.bind(resumed, made);
+            } else if index == first_ended {
+                at_ended = made;
             }
         }
+        editor.bind(ended, at_ended);
         editor.bind(on, end.at);
     }
 
@@ -301,7 +408,10 @@ fn run(scope: &Scope, source: Source<'_>, task: (Token, &[u8]), slot: u32, probe
             NewInstruction::ldloc(started),
         ];
         code.extend(id.iter().cloned());
-        code.extend(probes::call(probes.pending, scope.leave()?));
+        code.extend(pending.iter().cloned());
+        if let Some(showing) = &showing {
+            code.extend(showing.code(scope, probes, on)?);
+        }
         let mut code = code.into_iter();
         // Everyone who comes to the return comes by here.
         if let Some(first) = code.next() {

@@ -314,16 +314,21 @@ impl Manager {
         machine: Option<MethodDef>,
         rules: &RuleSet,
     ) -> Result<Arguments, Refusal> {
-        match (rules.rules().get(method.rule).map(|rule| rule.action), machine) {
-            (Some(Action::Trace { arguments: true, .. }), None) => {
-                let (metadata, of) = (scope.metadata(), method.method);
-                let names = parameters(&self.names, metadata, method.module, of).map(|(_, names)| names);
-                let names = names.unwrap_or_default();
-                self.types.parameters(&self.info, metadata, of, &names, rules).map(Arguments::Told)
-            }
-            (Some(Action::Trace { arguments: true, .. }), Some(_)) => Ok(Arguments::ASYNCHRONOUS),
-            _ => Ok(Arguments::Off),
-        }
+        let Some(Action::Trace { arguments: true, .. }) = rules.rules().get(method.rule).map(|rule| rule.action) else {
+            return Ok(Arguments::Off);
+        };
+        let (metadata, of) = (scope.metadata(), method.method);
+        let names = parameters(&self.names, metadata, method.module, of).map(|(_, names)| names).unwrap_or_default();
+        let told = self.types.parameters(&self.info, metadata, of, &names, rules)?;
+        let Some(machine) = machine else { return Ok(Arguments::Told(told)) };
+        let source = |of| self.source(scope, method.module, of);
+        let kept = asynchronous::kept(metadata, source(of)?, source(machine)?)?;
+        Ok(Arguments::only_kept(told, |index| kept.get(index).is_some_and(Option::is_some)))
+    }
+
+    fn source<'a>(&'a self, scope: &'a Scope, module: ModuleId, of: MethodDef) -> Result<Source<'a>, Refusal> {
+        let signature = scope.metadata().method_into(of, &mut String::new())?.signature;
+        Ok(Source { body: self.info.il_function_body(module, of)?, signature })
     }
 
     /// The new body of a method, and that of its state machine if it is asynchronous.
@@ -334,19 +339,17 @@ impl Manager {
         machine: Option<MethodDef>,
         slot: u32,
     ) -> Result<(Edited, Option<Edited>), Refusal> {
-        let signature = |of| Ok::<_, Refusal>(scope.metadata().method_into(of, &mut String::new())?.signature);
-        let source = |of| {
-            Ok::<_, Refusal>(Source { body: self.info.il_function_body(method.module, of)?, signature: signature(of)? })
-        };
-        let own = source(method.method)?;
+        let source = |of| self.source(scope, method.module, of);
+        let (own, parameters) = (source(method.method)?, method.arguments.parameters());
         match machine {
             Some(machine) => {
-                let both = asynchronous::rewrite(scope, own, source(machine)?, self.tasks(), slot, &self.probes)?;
+                let machine = source(machine)?;
+                let tasks = self.tasks();
+                let both = asynchronous::rewrite(scope, own, machine, parameters, tasks, slot, &self.probes)?;
                 Ok((both.method, Some(both.machine)))
             }
             None => {
-                let (template, parameters) = (method.template, method.arguments.parameters());
-                let own = rewrite(scope, own.body, own.signature, template, parameters, slot, &self.probes)?;
+                let own = rewrite(scope, own.body, own.signature, method.template, parameters, slot, &self.probes)?;
                 Ok((own, None))
             }
         }

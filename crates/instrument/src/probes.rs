@@ -33,6 +33,12 @@ pub struct Probes {
     /// `fn(slot: u32, entered: i64, failed: i32) -> i32`: as `leave`. The answer, not 0, asks for the arguments: by calls of the
     /// following functions, each with the index of the parameter, and at last of `shown`.
     pub leave_telling: usize,
+    /// `fn(slot: u32, begun: i64, failed: i32) -> i32`: as `end_async`, with the answer of `leave_telling`.
+    pub end_async_telling: usize,
+    /// `fn(slot: u32, begun: i64, task: i32) -> i32`: as `pending`, likewise.
+    pub pending_telling: usize,
+    /// `fn(slot: u32, task: i32, failed: i32) -> i32`: as `completed`, likewise.
+    pub completed_telling: usize,
     /// `fn(index: u32, value: i64)`: an argument that is a number, or stands for one.
     pub show_number: usize,
     /// `fn(index: u32, value: f64)`: one with a fraction.
@@ -47,7 +53,7 @@ pub struct Probes {
 
 impl Probes {
     /// Signatures of the functions, as blobs of stand-alone signatures: (int32) → void, (int32) → int64,
-    /// (int32, int64, int32) → void, (int32, int32, int32) → void, (int32, int64, int32) → int32, (int32, int64) → void,
+    /// (int32, int64, int32) → void, (int32, int32, int32) → void, the last two → int32, (int32, int64) → void,
     /// (int32, float64) → void, (int32, object) → void, () → void.
     /// Source: ECMA-335 II.23.2.3.
     pub(crate) const COUNT: &[u8] = &[0x00, 1, 0x01, 0x08];
@@ -55,6 +61,7 @@ impl Probes {
     pub(crate) const LEAVE: &[u8] = &[0x00, 3, 0x01, 0x08, 0x0a, 0x08];
     pub(crate) const COMPLETED: &[u8] = &[0x00, 3, 0x01, 0x08, 0x08, 0x08];
     pub(crate) const LEAVE_TELLING: &[u8] = &[0x00, 3, 0x08, 0x08, 0x0a, 0x08];
+    pub(crate) const COMPLETED_TELLING: &[u8] = &[0x00, 3, 0x08, 0x08, 0x08, 0x08];
     pub(crate) const SHOW_NUMBER: &[u8] = &[0x00, 2, 0x01, 0x08, 0x0a];
     pub(crate) const SHOW_FLOAT: &[u8] = &[0x00, 2, 0x01, 0x08, 0x0d];
     pub(crate) const SHOW_OBJECT: &[u8] = &[0x00, 2, 0x01, 0x08, 0x1c];
@@ -72,6 +79,9 @@ impl Probes {
             (self.pending, "pending"),
             (self.completed, "completed"),
             (self.leave_telling, "leave_telling"),
+            (self.end_async_telling, "end_async_telling"),
+            (self.pending_telling, "pending_telling"),
+            (self.completed_telling, "completed_telling"),
             (self.show_number, "show_number"),
             (self.show_float, "show_float"),
             (self.show_text, "show_text"),
