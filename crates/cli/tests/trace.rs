@@ -70,9 +70,9 @@ fn every_call_is_counted_and_timed_and_everything_goes_back() {
             let (median, known) = (of(name)["p50_ns"].as_f64().unwrap(), truth["medians"][name].as_f64().unwrap());
             assert!((median / known - 1.0).abs() < 0.1, "{runtime}: {name}: {known} in {}", of(name));
         }
-        // To the end of the task, which is 30 ms later.
+        // To the end of the task, which is 30 ms later; timers of the runtime look at a clock that ticks every 4 ms.
         let later = of("Traced.Later")["p50_ns"].as_u64().unwrap();
-        assert!((29_000_000..200_000_000).contains(&later), "{runtime}: {}", of("Traced.Later"));
+        assert!((25_000_000..200_000_000).contains(&later), "{runtime}: {}", of("Traced.Later"));
         // Who calls whom.
         let tree = report["tree"].as_array().unwrap();
         let inner = tree.windows(2).any(|pair| {

@@ -64,6 +64,9 @@ const CATCH_LIMIT: Duration = Duration::from_secs(1);
 /// How long the agent may take to say goodbye, and then to detach.
 const BYE_LIMIT: Duration = Duration::from_secs(6);
 
+/// How long it may take in a process that runs where the code of methods is put back before: there may be tens of thousands.
+const PUT_BACK_LIMIT: Duration = Duration::from_secs(60);
+
 /// How long a process may be stopped by a signal while a look at its heap is waited for, which has no limit else.
 const STOPPED_LIMIT: Duration = Duration::from_secs(5);
 
@@ -1337,8 +1340,12 @@ impl Pump {
                 let _ = self.sources.link.send(&Control::Stop);
             }
             // The agent says goodbye, closes, and asks the runtime to let go of it.
-            let deadline = Instant::now() + BYE_LIMIT;
-            while !self.closed && Instant::now() < deadline {
+            let begun = Instant::now();
+            let goes_on = |pump: &Self| match begun.elapsed() {
+                waited if waited < BYE_LIMIT => true,
+                waited => waited < PUT_BACK_LIMIT && pump.runs("trace") && !pump.sources.target.is_stopped(),
+            };
+            while !self.closed && goes_on(&self) {
                 self.take_agent();
                 std::thread::sleep(Duration::from_millis(2));
             }
