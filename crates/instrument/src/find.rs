@@ -5,8 +5,10 @@ use cil::TokenKind;
 use corprof::NameResolver;
 use corprof::ids::ModuleId;
 use corprof::metadata::token::{MemberRef, MethodDef, Token, TypeDef, TypeRef};
-use corprof::metadata::{Metadata, MethodAttributes, MethodImplAttributes};
+use corprof::metadata::{Metadata, MethodAttributes, MethodImplAttributes, MethodProps};
 use rules::{MethodFacts, RuleSet, Signature, TypeRules, Version};
+use std::cell::LazyCell;
+use std::collections::HashSet;
 
 /// A method that a rule takes.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +44,9 @@ pub fn find(names: &NameResolver, module: ModuleId, rules: &RuleSet) -> Result<V
     }
     let mut found = Vec::new();
     let (mut type_name, mut name) = (String::new(), String::new());
+    // To look for attributes of each method takes longer than all else; a state machine is nested in the type of its method.
+    let enclosing = LazyCell::new(|| enclosing(&metadata));
+    let may_be_direct = LazyCell::new(|| knows(&metadata, UNMANAGED));
     for type_def in metadata.type_defs() {
         let Ok(type_def) = type_def else { break };
         type_name.clear();
@@ -61,10 +66,11 @@ pub fn find(names: &NameResolver, module: ModuleId, rules: &RuleSet) -> Result<V
             let refusal = if is_internal {
                 Some(Refusal::RuntimeInternal)
             } else {
-                refusal(&metadata, method, props.attributes, props.implementation, props.code_rva)
+                refusal(&metadata, &may_be_direct, method, &props)
             };
-            let machine = machine(&metadata, type_def, method);
-            let is_async_iterator = machine.is_none() && is_async_iterator(&metadata, method);
+            let may_be_async = enclosing.contains(&type_def);
+            let machine = may_be_async.then(|| machine(&metadata, type_def, method)).flatten();
+            let is_async_iterator = may_be_async && machine.is_none() && is_async_iterator(&metadata, method);
             found.push(Found { method, rule, machine, is_async_iterator, refusal });
         }
     }
@@ -188,13 +194,27 @@ fn is_async_iterator(metadata: &Metadata, method: MethodDef) -> bool {
     metadata.custom_attribute_named(method, ATTRIBUTE).is_ok_and(|found| found.is_some())
 }
 
-/// Why a method cannot be instrumented, as far as its row in metadata tells.
+/// Types in which others are nested.
+fn enclosing(metadata: &Metadata) -> HashSet<TypeDef> {
+    metadata.type_defs().filter_map(|nested| metadata.enclosing_type(nested.ok()?).ok()?).collect()
+}
+
+/// Whether a type of this name is in the module or referred to from it.
+fn knows(metadata: &Metadata, name: &str) -> bool {
+    let is_named = |of: TypeRef| metadata.type_ref_props(of).is_ok_and(|props| props.name == name);
+    metadata.find_type_def(name, None).is_ok_and(|found| found.is_some())
+        || metadata.type_refs().any(|of| of.is_ok_and(is_named))
+}
+
+/// What methods have that native code calls directly.
+const UNMANAGED: &str = "System.Runtime.InteropServices.UnmanagedCallersOnlyAttribute";
+
+/// Why a method cannot be instrumented, as far as its row in metadata tells. `may_be_direct` is whether its module knows that attribute.
 fn refusal(
     metadata: &Metadata,
+    may_be_direct: &LazyCell<bool, impl FnOnce() -> bool>,
     method: MethodDef,
-    attributes: MethodAttributes,
-    implementation: MethodImplAttributes,
-    code_rva: u32,
+    &MethodProps { attributes, implementation, code_rva, .. }: &MethodProps<'_>,
 ) -> Option<Refusal> {
     let has = |flag| implementation.contains(flag);
     let is_il = implementation.bits() & MethodImplAttributes::CODE_TYPE_MASK.bits() == MethodImplAttributes::IL.bits();
@@ -206,9 +226,8 @@ fn refusal(
     if has(MethodImplAttributes::ASYNC) {
         return Some(Refusal::RuntimeAsync);
     }
-    const DIRECT: &str = "System.Runtime.InteropServices.UnmanagedCallersOnlyAttribute";
-    let is_static = attributes.contains(MethodAttributes::STATIC);
-    if is_static && metadata.custom_attribute_named(method, DIRECT).is_ok_and(|found| found.is_some()) {
+    let may_be_direct = attributes.contains(MethodAttributes::STATIC) && **may_be_direct;
+    if may_be_direct && metadata.custom_attribute_named(method, UNMANAGED).is_ok_and(|found| found.is_some()) {
         return Some(Refusal::CalledByNativeCode);
     }
     None
