@@ -9,7 +9,7 @@ use crate::traced;
 use corprof::ids::FunctionId;
 use corprof::ids::ModuleId;
 use corprof::metadata::token::MethodDef;
-use instrument::{Change, Manager, Rewritten, State};
+use instrument::{Change, Manager, Proof, Rewritten, State};
 use profilers::trace::{Rewriting, tells_il};
 use rules::{Action, RuleSet};
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, SeqCst},
 };
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wire::{Il, Nanos};
 
 /// How long the load of a module waits at most for its methods to be rewritten, before any of them is called, while nothing happens: whoever
@@ -30,6 +30,8 @@ const UNSEEN_LIMIT: Nanos = 300_000_000;
 const COMPILE_LIMIT: Nanos = 5_000_000_000;
 /// How often it is looked for bodies that could not be compiled.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// How long no module must have been loaded before bodies are proved that nobody waits for: a program that starts needs the processors itself.
+const QUIET: Duration = Duration::from_secs(1);
 /// Most bytes of bodies that wait to be written; what is rewritten meanwhile waits, too,
 const MOST_UNTOLD: usize = 4 << 20;
 /// but no longer than this for each body.
@@ -286,17 +288,24 @@ impl Instrumentation {
 pub fn run(agent: &Agent) {
     let Some(manager) = manager() else { return };
     let instrumentation = &agent.instrumentation;
+    let (mut pause, mut last_job) = (LOOK_INTERVAL, Instant::now());
     while agent.phase() != crate::agent::Phase::Stopping {
         let job = {
             let jobs = lock(&instrumentation.jobs);
-            let waited = instrumentation.wake.wait_timeout_while(jobs, LOOK_INTERVAL, |jobs| jobs.is_empty());
+            let waited = instrumentation.wake.wait_timeout_while(jobs, pause, |jobs| jobs.is_empty());
             let mut jobs = waited.map_or_else(|poisoned| poisoned.into_inner().0, |(jobs, _)| jobs);
             jobs.pop_front()
         };
         let mut changes = manager.take_failures();
+        pause = LOOK_INTERVAL;
         if let Some(job) = job {
             changes.extend(work(agent, manager, job));
             instrumentation.done.fetch_add(1, SeqCst);
+            last_job = Instant::now();
+        } else if last_job.elapsed() >= QUIET
+            && manager.prove_more(|module, prove| agent.runtime.unloads().hold(module, prove).is_some())
+        {
+            pause = Duration::ZERO;
         }
         if !changes.is_empty() {
             lock(&instrumentation.changes).append(&mut changes);
@@ -317,9 +326,10 @@ fn work(agent: &Agent, manager: &Manager, job: Job) -> Vec<Change> {
             }
             // A process that has not begun has none.
             let began = !agent.config.launched || agent.go.load(SeqCst);
+            let proof = if dry { Proof::Dry } else { Proof::First };
             let modules = began.then(|| agent.runtime.info().modules()).into_iter().flatten().flatten();
             for module in modules.filter_map(|module| module.ok()?.non_null()) {
-                changes.extend(one(agent, manager, module, &rules, dry));
+                changes.extend(one(agent, manager, module, &rules, proof));
             }
             if !dry {
                 instrumentation.asking.fetch_sub(1, SeqCst);
@@ -330,7 +340,9 @@ fn work(agent: &Agent, manager: &Manager, job: Job) -> Vec<Change> {
         }
         Job::Module(module) => {
             if let Some(rules) = instrumentation.rules() {
-                changes = one(agent, manager, module, &rules, false);
+                // Those who want to see new bodies want to see all of them.
+                let proof = if tells_il(&agent.config) { Proof::First } else { Proof::Later };
+                changes = one(agent, manager, module, &rules, proof);
             }
             instrumentation.asking.fetch_sub(1, SeqCst);
         }
@@ -341,12 +353,12 @@ fn work(agent: &Agent, manager: &Manager, job: Job) -> Vec<Change> {
     changes
 }
 
-fn one(agent: &Agent, manager: &Manager, module: ModuleId, rules: &RuleSet, dry: bool) -> Vec<Change> {
+fn one(agent: &Agent, manager: &Manager, module: ModuleId, rules: &RuleSet, proof: Proof) -> Vec<Change> {
     let see = |rewritten: Rewritten<'_>| tell_rewritten(agent, &rewritten);
     let see = tells_il(&agent.config).then_some(&see as &dyn Fn(Rewritten<'_>));
     // A module that goes waits until we are through with it.
     let is_over = || agent.phase() == crate::agent::Phase::Stopping;
-    let apply = || manager.apply(&[module], rules, dry, see, &is_over);
+    let apply = || manager.apply(&[module], rules, proof, see, &is_over);
     let changes = agent.runtime.unloads().hold(module, apply).unwrap_or_default();
     for change in changes.iter().filter(|change| change.state == State::Requested) {
         if let (Some(rule), Some(slot)) = (rules.rules().get(change.method.rule), change.method.slot) {

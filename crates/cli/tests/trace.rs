@@ -168,6 +168,44 @@ fn calls_are_traced_from_the_start() {
     }
 }
 
+/// Their bodies are read when they are compiled, or when the program has loaded all that it needs.
+#[test]
+fn methods_that_cannot_be_traced_from_the_start_are_told_called_or_not() {
+    for (runtime, calls) in sample_runtimes().into_iter().flat_map(|runtime| [(runtime, true), (runtime, false)]) {
+        let folder = common::scratch();
+        let output = common::file(&folder, "launched.clrscope");
+        let path = output.to_str().unwrap();
+        let prefix = [common::binary(), "launch", "-q", "-p", "gc", "--trace", ALL, "-o", path, "--"];
+        let mut process = Sample::named("traced").launch(runtime, &[""; 0]).under(prefix).start();
+        process.wait_for_ready();
+        if calls {
+            process.send_line("go 20").unwrap();
+            assert_eq!(process.truth(LIMIT)["wrong"], 0, "{runtime}");
+        } else {
+            std::thread::sleep(Duration::from_secs(3));
+        }
+        process.send_line("exit").unwrap();
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
+        let report = run(["report", path, "--format", "json"]).expect(0).json();
+        let functions = report["functions"].as_array().unwrap();
+        let why = |name: &str| {
+            let is_it = |method: &&Value| {
+                let function = &functions[method["function"].as_u64().unwrap() as usize]["name"];
+                function.as_str().unwrap().starts_with(&format!("Clrscope.Samples.{name}("))
+            };
+            let method = report["traced"]["methods"].as_array().unwrap().iter().find(is_it);
+            method.and_then(|method| method["refused"].as_str()).unwrap_or("nothing").to_owned()
+        };
+        let what = format!("{runtime}, called: {calls}");
+        // Nobody calls that one.
+        if !calls {
+            assert!(why("Traced.Arguments").contains("variable number"), "{what}: {}", why("Traced.Arguments"));
+        }
+        assert!(why("Valued.Forgotten").contains("returns no task"), "{what}: {}", why("Valued.Forgotten"));
+        assert_eq!(why("Traced.Rest"), "nothing", "{what}");
+    }
+}
+
 #[test]
 fn each_call_is_kept_where_it_is_wanted() {
     for runtime in sample_runtimes() {

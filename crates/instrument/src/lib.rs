@@ -22,7 +22,7 @@ mod scope;
 pub use arguments::{Arguments, Parameter, Shown};
 pub use find::{Found, find};
 pub use il::{Body, Rewritten};
-pub use manager::{Change, Manager, Method, State};
+pub use manager::{Change, Manager, Method, Proof, State};
 pub use probes::Probes;
 pub use refusal::Refusal;
 pub use rewrite::{Template, rewrite};

@@ -13,14 +13,26 @@ use corprof::metadata::token::MethodDef;
 use corprof::{HResult, NameResolver};
 use rules::{Action, RuleSet};
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// When new bodies are proved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// At once, and nothing is changed: to be told what would happen.
+    Dry,
+    /// Before the runtime is asked to use them.
+    First,
+    /// When the runtime compiles them or [`Manager::prove_more`] comes to them, whatever is first: for modules whose load waits. A program
+    /// calls few of the methods that it loads. What cannot be proved keeps its original body, and is told by [`Manager::take_failures`].
+    Later,
+}
 
 /// How far a method is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum State {
-    /// It could be instrumented; only asked for by a [dry run](Manager::apply).
+    /// It could be instrumented; only asked for by a [dry run](Proof::Dry).
     Possible,
     /// The runtime was asked to use the new body, and does from the next call on.
     Requested,
@@ -78,6 +90,10 @@ struct Known {
     /// Slots stay with methods: their counts go on.
     slots: HashMap<Key, u32>,
     next_slot: u32,
+    /// Those that are to be proved [later](Proof::Later).
+    unproved: VecDeque<Key>,
+    /// Those that could not be proved later, for [`Manager::take_failures`].
+    unprovable: Vec<Change>,
     /// What callbacks have found out, for [`Manager::take_failures`].
     failures: Vec<(Key, Refusal)>,
 }
@@ -105,6 +121,8 @@ impl Manager {
     pub const MOST: u32 = 1 << 16;
     /// Methods that the runtime is asked for at a time: it holds a lock meanwhile.
     const AT_A_TIME: usize = 256;
+    /// Methods that are proved later at a time: meanwhile, their module cannot go, and one that is loaded waits.
+    const PROVED_AT_A_TIME: usize = 32;
 
     /// Nothing is instrumented. `major` is the version of the runtime, which must have accepted `ENABLE_REJIT`.
     #[must_use]
@@ -141,9 +159,9 @@ impl Manager {
     }
 
     /// Instruments what rules take in these modules. What they do not take stays as it is, also where it is instrumented.
-    /// With `dry` nothing is changed. Else `see`, if there is one, is shown each new body before the runtime is asked to use it.
+    /// `see`, if there is one, is shown each new body before the runtime is asked to use it, unless that is [later](Proof::Later).
     ///
-    /// New bodies are made and proved, and thrown away. They are made again when the runtime compiles them: a program calls few of its methods,
+    /// To be proved, new bodies are made, and thrown away. They are made again when the runtime compiles them: a program calls few of its methods,
     /// and every addition to metadata is searched for in all that there is, while the program waits to read it. Those that `see` is shown are kept.
     ///
     /// Once `is_over`, no more methods are looked at, and those of the module that is looked at stay as they are.
@@ -153,7 +171,7 @@ impl Manager {
         &self,
         modules: &[ModuleId],
         rules: &RuleSet,
-        dry: bool,
+        proof: Proof,
         see: Option<&dyn Fn(Rewritten<'_>)>,
         is_over: &dyn Fn() -> bool,
     ) -> Vec<Change> {
@@ -169,7 +187,7 @@ impl Manager {
             }
             let scope = match self.refusal_of(module) {
                 Some(refusal) => Err(refusal),
-                None if dry => Scope::look(&self.info, module),
+                None if proof == Proof::Dry => Scope::look(&self.info, module),
                 None => self.open(module).and_then(|()| Scope::look(&self.info, module)),
             };
             // What runs for an asynchronous method is not a method of its own.
@@ -183,7 +201,7 @@ impl Manager {
                     keys.iter().for_each(|key| drop(known.installed.remove(key)));
                     return changes;
                 }
-                let change = self.prepare(module, found, rules, scope.as_ref(), dry, see, &mut keys);
+                let change = self.prepare(module, found, rules, scope.as_ref(), proof, see, &mut keys);
                 self.progress.fetch_add(1, Relaxed);
                 match change.state {
                     State::Requested => asked.push(change),
@@ -228,7 +246,7 @@ impl Manager {
         found: Found,
         rules: &RuleSet,
         scope: Result<&Scope, &Refusal>,
-        dry: bool,
+        proof: Proof,
         see: Option<&dyn Fn(Rewritten<'_>)>,
         asked: &mut Vec<Key>,
     ) -> Change {
@@ -237,14 +255,25 @@ impl Manager {
         let (rule, arguments) = (found.rule, Arguments::Off);
         let mut method = Method { module, method: found.method, rule, rule_name, slot: None, template, arguments };
         let machine = found.machine.filter(|_| template == Template::Time);
-        if let Err(refusal) = self.prove(&mut method, &found, machine, rules, scope) {
-            return Change { method, state: State::Refused(refusal) };
+        let admitted = self.admit(&mut method, &found, machine, rules, scope);
+        let proved = admitted.and_then(|(scope, slot)| match proof {
+            Proof::Later => Ok(slot),
+            _ => self.bodies(scope, &method, machine, slot).map(|_| slot),
+        });
+        match proved {
+            Ok(slot) => method.slot = Some(slot),
+            Err(refusal) => return Change { method, state: State::Refused(refusal) },
         }
-        if dry {
-            return Change { method, state: State::Possible };
-        }
+        let see = match proof {
+            Proof::Dry => return Change { method, state: State::Possible },
+            Proof::First => see,
+            Proof::Later => None,
+        };
         let [own, of_machine] = see.and_then(|see| self.show(&method, machine, see)).unwrap_or_default();
         let mut known = self.known();
+        if proof == Proof::Later {
+            known.unproved.push_back((module, found.method));
+        }
         for (of, prepared) in [(Some(found.method), own), (machine, of_machine)] {
             let Some(of) = of else { continue };
             known.installed.insert((module, of), Installed { method: method.clone(), machine, prepared });
@@ -274,15 +303,15 @@ impl Manager {
         Some([shown(method.method, &own), of_machine])
     }
 
-    /// Gives a method its slot, if it can be instrumented.
-    fn prove(
+    /// The slot of a method, if it can be instrumented as far as can be told without its body.
+    fn admit<'a>(
         &self,
         method: &mut Method,
         found: &Found,
         machine: Option<MethodDef>,
         rules: &RuleSet,
-        scope: Result<&Scope, &Refusal>,
-    ) -> Result<(), Refusal> {
+        scope: Result<&'a Scope, &Refusal>,
+    ) -> Result<(&'a Scope, u32), Refusal> {
         // What holds for all of a module comes first: methods made at run time may seem to have no IL.
         let scope = scope.map_err(Refusal::clone)?;
         if let Some(refusal) = &found.refusal {
@@ -301,9 +330,52 @@ impl Manager {
             known.slot((module, found.method)).ok_or(Refusal::TooMany(Self::MOST))?
         };
         method.arguments = self.arguments(scope, method, machine, rules)?;
-        self.bodies(scope, method, machine, slot)?;
-        method.slot = Some(slot);
-        Ok(())
+        Ok((scope, slot))
+    }
+
+    /// Proves some of the bodies that are to be proved [later](Proof::Later), all of one module. `hold` does something while a module is there,
+    /// and answers whether it was. Whether there were any.
+    ///
+    /// To be called on the thread of [`Self::apply`].
+    pub fn prove_more(&self, hold: impl FnOnce(ModuleId, &dyn Fn()) -> bool) -> bool {
+        let some: Vec<Key> = {
+            let mut known = self.known();
+            let Some(&(module, _)) = known.unproved.front() else { return false };
+            let count = known.unproved.iter().take(Self::PROVED_AT_A_TIME).take_while(|(of, _)| *of == module).count();
+            known.unproved.drain(..count).collect()
+        };
+        let Some(&(module, _)) = some.first() else { return false };
+        hold(module, &|| {
+            // Nothing is added for what may never be called.
+            let Ok(scope) = Scope::look(&self.info, module) else { return };
+            for &key in &some {
+                let (method, machine) = match self.known().installed.get(&key) {
+                    Some(Installed { method, machine, prepared: None }) => (method.clone(), *machine),
+                    // Proved when it was compiled, or put back.
+                    _ => continue,
+                };
+                let proved = method.slot.map(|slot| self.bodies(&scope, &method, machine, slot));
+                if let Some(Err(refusal)) = proved {
+                    self.cannot_prove(key, refusal);
+                }
+            }
+        })
+    }
+
+    /// A method that was asked for cannot have a new body. The runtime compiles the one that it had, and is not asked to put anything back.
+    fn cannot_prove(&self, key: Key, refusal: Refusal) {
+        let mut known = self.known();
+        let Some(Installed { method, machine, .. }) = known.installed.get(&key) else { return };
+        let (method, machine) = (method.clone(), *machine);
+        let keys = [Some(method.method), machine].map(|of| of.map(|of| (method.module, of)));
+        let is_used = |key: &Key| known.installed.get(key).is_some_and(|installed| installed.prepared.is_some());
+        // Half of an asynchronous one must not stay.
+        if keys.iter().flatten().any(is_used) {
+            drop(known);
+            return self.fails(key, refusal);
+        }
+        keys.iter().flatten().for_each(|key| drop(known.installed.remove(key)));
+        known.unprovable.push(Change { method, state: State::Refused(refusal) });
     }
 
     /// What is told of the arguments of a method.
@@ -419,8 +491,13 @@ impl Manager {
 
     /// Puts original bodies back: of the methods for which `of` holds. Calls that are under way end as they began.
     pub fn revert(&self, of: impl Fn(&Method) -> bool) -> Vec<Change> {
-        let gone: Vec<(Key, Installed)> =
-            self.known().installed.extract_if(|_, installed| of(&installed.method)).collect();
+        let gone: Vec<(Key, Installed)> = {
+            let mut known = self.known();
+            let known = &mut *known;
+            let gone = known.installed.extract_if(|_, installed| of(&installed.method)).collect();
+            known.unproved.retain(|key| known.installed.contains_key(key));
+            gone
+        };
         let mut changes = Vec::with_capacity(gone.len());
         for part in gone.chunks(Self::AT_A_TIME) {
             let methods: Vec<ModuleMethod> = part.iter().map(|(key, _)| module_method(key)).collect();
@@ -454,11 +531,14 @@ impl Manager {
         self.known().installed.len()
     }
 
-    /// What callbacks have found out since the last time: methods that the runtime refuses after all. Those are reverted.
+    /// What was found out since the last time: methods that could not be proved, and those that the runtime refuses after all, which are reverted.
     pub fn take_failures(&self) -> Vec<Change> {
-        let failures = std::mem::take(&mut self.known().failures);
+        let (failures, mut unprovable) = {
+            let mut known = self.known();
+            (std::mem::take(&mut known.failures), std::mem::take(&mut known.unprovable))
+        };
         if failures.is_empty() {
-            return Vec::new();
+            return unprovable;
         }
         let why: HashMap<Method, Refusal> = {
             let known = self.known();
@@ -471,7 +551,8 @@ impl Manager {
                 change.state = State::Refused(refusal.clone());
             }
         }
-        changes
+        unprovable.append(&mut changes);
+        unprovable
     }
 
     /// The callback `GetReJITParameters`: hands the new body over. Where there is none, or it is not taken, the runtime
@@ -480,7 +561,7 @@ impl Manager {
         let prepared = match self.prepared((module, method)) {
             Ok(Some(prepared)) => prepared,
             Ok(None) => return,
-            Err(refusal) => return self.fails((module, method), refusal),
+            Err(refusal) => return self.cannot_prove((module, method), refusal),
         };
         let (body, map) = &*prepared;
         match control.set_il_function_body(body) {
@@ -526,6 +607,8 @@ impl Manager {
         let mut known = self.known();
         known.installed.retain(|(of, _), _| *of != module);
         known.slots.retain(|(of, _), _| *of != module);
+        known.unproved.retain(|(of, _)| *of != module);
+        known.unprovable.retain(|change| change.method.module != module);
         known.failures.retain(|((of, _), _)| *of != module);
     }
 
