@@ -127,36 +127,50 @@ const END: u32 = 0;
 struct Place {
     /// Offset in the original, or [`NONE`].
     original: u32,
-    /// Its node; [`NONE`] if it is as it was and between the same neighbours.
+    /// Its node; [`NONE`] if it is as it was, between the same neighbours and without a label.
     node: u32,
-    /// First of the labels that are bound here.
-    label: u32,
 }
 
 #[derive(Clone, Debug)]
 struct Node {
-    /// `None` if that is still the original one.
+    /// `None` for the end, and if that is still the original one and does not turn.
     instruction: Option<NewInstruction>,
+    place: u32,
     previous: u32,
     next: u32,
+    /// First of the labels that are bound here, or [`NONE`].
+    label: u32,
     removed: bool,
 }
 
-/// Instructions that follow one another.
+impl Node {
+    /// What it does, if that is not passed over when a body is wrapped.
+    fn turning(&self) -> Option<Opcode> {
+        let instruction = self.instruction.as_ref().filter(|_| !self.removed);
+        instruction.map(|instruction| instruction.opcode).filter(|&opcode| turns(opcode))
+    }
+
+    fn labels(&self) -> &[Label] {
+        self.instruction.as_ref().map_or(&[], NewInstruction::labels)
+    }
+
+    fn labels_mut(&mut self) -> &mut [Label] {
+        self.instruction.as_mut().map_or(&mut [], NewInstruction::labels_mut)
+    }
+}
+
+/// A place with a node, and the original instructions without one that follow it.
 struct Stretch<'a> {
-    /// The first one.
-    first: u32,
+    node: &'a Node,
     /// Behind the last one, in the numbers of places.
     end: u32,
-    /// Of a single one; without, they are all as they were.
-    node: Option<&'a Node>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct LabelSlot {
-    /// Where it is bound, or [`NONE`].
-    place: u32,
-    /// Next label of the same place, or [`NONE`].
+    /// The node that it is bound to, or [`NONE`].
+    node: u32,
+    /// Next label of the same node, or [`NONE`].
     next: u32,
 }
 
@@ -248,10 +262,10 @@ impl MethodEditor {
         self.labels.reserve(code_size / 16 + 8);
         self.places.clear();
         self.places.reserve(code_size / 2 + 8);
-        self.places.push(Place { original: NONE, node: 0, label: NONE });
+        self.places.push(Place { original: NONE, node: 0 });
         self.nodes.clear();
         self.nodes.reserve(code_size / 16 + 12);
-        self.nodes.push(Node { instruction: None, previous: END, next: END, removed: false });
+        self.push_node(None, END, END, END);
     }
 
     /// An editor of `body`. `locals` is the blob of its local signature; without it no local can be added to a body
@@ -318,22 +332,16 @@ impl MethodEditor {
                 let instruction = Instruction::decode(code, offset)?;
                 end = instruction.end();
                 if turns(instruction.opcode) {
-                    let operand = match instruction.operand {
-                        Operand::Target(target) => Some(NewOperand::Label(Label(target))),
-                        Operand::Switch(targets) => Some(NewOperand::Switch(targets.iter().map(Label).collect())),
-                        _ => None,
+                    let new = match instruction.operand {
+                        Operand::Target(target) => Some(NewInstruction::branch(instruction.opcode, Label(target))),
+                        Operand::Switch(targets) => Some(NewInstruction::switch(targets.iter().map(Label).collect())),
+                        _ => instruction.to_new(),
                     };
-                    let opcode = instruction.opcode;
-                    node = self.nodes.len() as u32;
-                    self.nodes.push(Node {
-                        instruction: operand.map(|operand| lengthened(NewInstruction { opcode, operand })),
-                        previous: self.places.len() as u32 - 1,
-                        next: self.places.len() as u32 + 1,
-                        removed: false,
-                    });
+                    let place = self.places.len() as u32;
+                    node = self.push_node(new.map(lengthened), place, place - 1, place + 1);
                 }
             }
-            self.places.push(Place { original: offset, node, label: NONE });
+            self.places.push(Place { original: offset, node });
             offset = end;
         }
         self.originals = self.places.len() as u32 - 1;
@@ -348,19 +356,14 @@ impl MethodEditor {
     /// Makes labels of the offsets in the nodes that were read.
     fn bind_targets(&mut self) -> Result<(), EditError> {
         for index in 0..self.nodes.len() {
-            let Some(instruction) = self.nodes.get_mut(index).and_then(|node| node.instruction.take()) else {
-                continue;
-            };
-            let mut label = |offset: Label| self.find(offset.0).map(|id| self.label_of(id));
-            let operand = match instruction.operand {
-                NewOperand::Label(target) => NewOperand::Label(label(target)?),
-                NewOperand::Switch(targets) => {
-                    NewOperand::Switch(targets.into_iter().map(label).collect::<Result<_, EditError>>()?)
+            let mut case = 0;
+            while let Some(&Label(offset)) = self.nodes.get(index).and_then(|node| node.labels().get(case)) {
+                let id = self.find(offset)?;
+                let label = self.label_of(id);
+                if let Some(slot) = self.nodes.get_mut(index).and_then(|node| node.labels_mut().get_mut(case)) {
+                    *slot = label;
                 }
-                plain @ NewOperand::Plain(_) => plain,
-            };
-            if let Some(node) = self.nodes.get_mut(index) {
-                node.instruction = Some(NewInstruction { operand, ..instruction });
+                case += 1;
             }
         }
         Ok(())
@@ -427,14 +430,14 @@ impl MethodEditor {
 
     /// A label that is not bound yet.
     pub fn label(&mut self) -> Label {
-        self.labels.push(LabelSlot { place: NONE, next: NONE });
+        self.labels.push(LabelSlot { node: NONE, next: NONE });
         Label(self.labels.len() as u32 - 1)
     }
 
     /// A label on the instruction, shared with everyone who asks. It moves with those that branches have.
     pub fn label_of(&mut self, id: InstructionId) -> Label {
         let place = self.live(id);
-        match self.first_label(place) {
+        match self.node(place).map_or(NONE, |node| node.label) {
             NONE => self.new_label_at(InstructionId(place)),
             label => Label(label),
         }
@@ -448,34 +451,34 @@ impl MethodEditor {
 
     /// Binds the label to an instruction, wherever it was bound before: all that refer to it go there from now on.
     pub fn bind(&mut self, label: Label, to: InstructionId) {
-        let to = self.live(to);
-        let Some(&LabelSlot { place: old, next }) = self.labels.get(label.0 as usize) else { return };
-        if old != NONE {
-            // Out of the list of its old place.
-            let mut at = self.first_label(old);
+        let Some(&LabelSlot { node: old, next }) = self.labels.get(label.0 as usize) else { return };
+        if let Some(old) = self.nodes.get_mut(old as usize) {
+            // Out of the list of its old node.
+            let mut at = old.label;
             if at == label.0 {
-                self.set_first_label(old, next);
-            } else {
-                while let Some(slot) = self.labels.get_mut(at as usize) {
-                    if slot.next == label.0 {
-                        slot.next = next;
-                        break;
-                    }
-                    at = slot.next;
+                old.label = next;
+            }
+            while let Some(slot) = self.labels.get_mut(at as usize) {
+                at = slot.next;
+                if at == label.0 {
+                    slot.next = next;
                 }
             }
         }
-        let first = self.first_label(to);
+        let to = self.live(to);
+        let index = self.touch(to);
+        let Some(node) = self.nodes.get_mut(index as usize) else { return };
         if let Some(slot) = self.labels.get_mut(label.0 as usize) {
-            *slot = LabelSlot { place: to, next: first };
+            *slot = LabelSlot { node: index, next: node.label };
+            node.label = label.0;
         }
-        self.set_first_label(to, label.0);
     }
 
     /// The instruction that the label is bound to.
     #[must_use]
     pub fn bound_to(&self, label: Label) -> Option<InstructionId> {
-        self.labels.get(label.0 as usize).map(|slot| slot.place).filter(|&place| place != NONE).map(InstructionId)
+        let slot = self.labels.get(label.0 as usize)?;
+        self.nodes.get(slot.node as usize).map(|node| InstructionId(node.place))
     }
 
     /// Inserts in front of `at`, for those who come from the instruction before: branches to `at` still go to `at`,
@@ -528,17 +531,7 @@ impl MethodEditor {
     /// Where a branch or the cases of a `switch` lead, to be changed; empty for other instructions.
     pub fn targets_mut(&mut self, id: InstructionId) -> &mut [Label] {
         let node = self.place(self.live(id)).map_or(NONE, |place| place.node);
-        let instruction = self.nodes.get_mut(node as usize).and_then(|node| node.instruction.as_mut());
-        match instruction.map(|instruction| &mut instruction.operand) {
-            Some(NewOperand::Label(label)) => std::slice::from_mut(label),
-            Some(NewOperand::Switch(labels)) => labels,
-            _ => &mut [],
-        }
-    }
-
-    fn targets(&self, id: InstructionId) -> &[Label] {
-        let instruction = self.node(self.live(id)).and_then(|node| node.instruction.as_ref());
-        instruction.map_or(&[], NewInstruction::labels)
+        self.nodes.get_mut(node as usize).map_or(&mut [], Node::labels_mut)
     }
 
     /// Adds a clause behind all others, so it has to be the outermost one, or to share nothing with them. Ends are
@@ -638,7 +631,7 @@ impl MethodEditor {
         layout.fix(self)?;
         let (code, offsets) = layout.write(self)?;
         let unbound = EditError::UnboundLabel { what: Opcode::Nop };
-        let offset = |label: Label| layout.offset(label).ok_or(unbound);
+        let offset = |label: Label| layout.offset(self, label).ok_or(unbound);
         let range = |(start, end)| Ok::<_, EditError>(CodeRange { start: offset(start)?, end: offset(end)? });
         let mut clauses = Vec::with_capacity(self.clauses.len());
         for clause in &self.clauses {
@@ -663,23 +656,24 @@ impl MethodEditor {
         self.header.format = format;
     }
 
-    /// All that there is, in the order of the code.
+    /// All that there is, in the order of the code; the place of the first one is the end.
     fn stretches(&self) -> impl Iterator<Item = Stretch<'_>> {
-        let mut at = self.following(END);
+        let mut at = Some(END);
         std::iter::from_fn(move || {
-            let first = at;
-            if first == END {
-                return None;
-            }
-            if let Some(node) = self.node(first) {
-                at = node.next;
-                return Some(Stretch { first, end: first + 1, node: Some(node) });
-            }
-            let rest = self.places.get(first as usize..=self.originals as usize)?;
-            let count = rest.iter().position(|place| place.node != NONE).unwrap_or(rest.len());
-            let end = first + count as u32;
-            at = if end > self.originals { END } else { end };
-            Some(Stretch { first, end, node: None })
+            let node = self.node(at?)?;
+            // The first one without a node, if any is, is the next place too.
+            let behind = self.places.get(node.next as usize..=self.originals as usize).unwrap_or_default();
+            let count = behind.iter().position(|place| place.node != NONE).unwrap_or(behind.len()) as u32;
+            let end = node.place + 1 + count;
+            let next = if count == 0 {
+                node.next
+            } else if end > self.originals {
+                END
+            } else {
+                end
+            };
+            at = Some(next).filter(|&next| next != END);
+            Some(Stretch { node, end })
         })
     }
 
@@ -717,22 +711,29 @@ impl MethodEditor {
 
     /// Changes the node of a place, which is made if there is none.
     fn change(&mut self, place: u32, change: impl FnOnce(&mut Node)) {
-        let mut node = self.place(place).map_or(NONE, |place| place.node);
-        if node == NONE {
-            node = self.touch(place);
-        }
+        let node = self.touch(place);
         if let Some(node) = self.nodes.get_mut(node as usize) {
             change(node);
         }
     }
 
-    /// Makes the node of a place that has none.
+    /// The node of a place, which is made if there is none.
     fn touch(&mut self, index: u32) -> u32 {
+        let node = self.place(index).map_or(NONE, |place| place.node);
+        if node != NONE {
+            return node;
+        }
         let (previous, next) = (self.preceding(index), self.following(index));
-        let Some(place) = self.places.get_mut(index as usize) else { return NONE };
-        place.node = self.nodes.len() as u32;
-        self.nodes.push(Node { instruction: None, previous, next, removed: false });
-        place.node
+        let node = self.push_node(None, index, previous, next);
+        if let Some(place) = self.places.get_mut(index as usize) {
+            place.node = node;
+        }
+        node
+    }
+
+    fn push_node(&mut self, instruction: Option<NewInstruction>, place: u32, previous: u32, next: u32) -> u32 {
+        self.nodes.push(Node { instruction, place, previous, next, label: NONE, removed: false });
+        self.nodes.len() as u32 - 1
     }
 
     /// The place that an id stands for. Ids of another editor stand for the end.
@@ -752,46 +753,29 @@ impl MethodEditor {
         let previous = self.preceding(next);
         let index = self.places.len() as u32;
         self.is_as_made &= next == END;
-        self.places.push(Place { original: NONE, node: self.nodes.len() as u32, label: NONE });
-        self.nodes.push(Node { instruction: Some(lengthened(instruction)), previous, next, removed: false });
+        let node = self.push_node(Some(lengthened(instruction)), index, previous, next);
+        self.places.push(Place { original: NONE, node });
         self.change(previous, |node| node.next = index);
         self.change(next, |node| node.previous = index);
         InstructionId(index)
     }
 
-    fn first_label(&self, place: u32) -> u32 {
-        self.place(place).map_or(NONE, |place| place.label)
-    }
-
-    fn set_first_label(&mut self, place: u32, label: u32) {
-        if let Some(place) = self.places.get_mut(place as usize) {
-            place.label = label;
-        }
-    }
-
-    /// The labels of a place.
-    fn labels_at(&self, place: &Place) -> impl Iterator<Item = Label> {
-        let mut at = place.label;
-        std::iter::from_fn(move || {
-            let label = at;
-            at = self.labels.get(label as usize)?.next;
-            Some(Label(label))
-        })
-    }
-
     fn move_labels(&mut self, from: u32, to: u32) {
-        let first = self.first_label(from);
+        let first = self.node(from).map_or(NONE, |node| node.label);
+        if first == NONE {
+            return;
+        }
+        let to = self.touch(to);
         let (mut at, mut last) = (first, NONE);
         while let Some(slot) = self.labels.get_mut(at as usize) {
-            slot.place = to;
+            slot.node = to;
             last = at;
             at = slot.next;
         }
-        let other = self.first_label(to);
-        let Some(slot) = self.labels.get_mut(last as usize) else { return };
-        slot.next = other;
-        self.set_first_label(to, first);
-        self.set_first_label(from, NONE);
+        if let (Some(slot), Some(to)) = (self.labels.get_mut(last as usize), self.nodes.get_mut(to as usize)) {
+            slot.next = std::mem::replace(&mut to.label, first);
+        }
+        self.change(from, |node| node.label = NONE);
     }
 }
 

@@ -1,35 +1,36 @@
 //! Offsets for all that has none: which branches are short, and the bytes.
 
-use super::{END, EditError, Label, MethodEditor, NONE, NewInstruction, NewOperand, OffsetPair, Place};
+use super::{END, EditError, Label, MethodEditor, NONE, NewInstruction, NewOperand, Node, OffsetPair, Place, Stretch};
 use crate::Opcode;
 use crate::instruction::{push_opcode, push_operand};
+use std::ops::Range;
 
 /// Where everything goes, and which branches are short.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layout {
-    /// In the order of the code; the last one is the end, which is empty.
+    /// In the order of the code. That of the end is the first one, for what no node is in front of.
     pieces: Vec<Piece>,
-    /// By label: the piece that it is in front of, or [`NONE`].
-    bound: Vec<u32>,
+    /// By node.
+    offsets: Vec<u32>,
 }
 
-/// Original instructions without a change, or a single new one.
+/// A new instruction or none, and original ones without a change behind it.
 #[derive(Clone, Debug)]
 struct Piece {
-    /// Place of the first instruction.
-    first: u32,
-    /// Behind that of the last one.
-    end: u32,
-    offset: u32,
-    size: u32,
+    node: u32,
     form: Form,
+    /// Bytes of the new instruction.
+    size: u32,
+    /// Places of the original ones.
+    kept: Range<u32>,
+    /// Their bytes in the original.
+    bytes: Range<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Form {
-    /// The bytes of the original, from this offset on.
-    Kept(u32),
-    New,
+    /// The only one.
+    Plain,
     /// A branch that reaches this label by a distance of one byte, as far as is known.
     Short(Label),
     /// One that does not.
@@ -48,83 +49,59 @@ impl Layout {
         layout.cut(editor);
         for round in 0.. {
             let mut at = 0_u64;
-            for piece in &mut layout.pieces {
-                piece.offset = at as u32;
-                at += u64::from(piece.size);
+            for piece in &layout.pieces {
+                if let Some(offset) = layout.offsets.get_mut(piece.node as usize) {
+                    *offset = at as u32;
+                }
+                at += u64::from(piece.size) + piece.bytes.len() as u64;
             }
             if at > i32::MAX as u64 {
                 return Err(EditError::TooLarge);
             }
+            if let Some(end) = layout.offsets.first_mut() {
+                *end = at as u32;
+            }
             // Within so little code all branches reach.
-            if at <= i8::MAX as u64 || !layout.lengthen(round >= ROUNDS) {
+            if at <= i8::MAX as u64 || !layout.lengthen(editor, round >= ROUNDS) {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Cuts the code at nodes and labels.
+    /// Cuts the code at nodes.
     fn cut(&mut self, editor: &MethodEditor) {
-        let layout = self;
-        layout.pieces.clear();
-        layout.pieces.reserve(2 * editor.nodes.len() + editor.labels.len());
-        layout.bound.clear();
-        layout.bound.resize(editor.labels.len(), NONE);
-        for stretch in editor.stretches() {
-            let places = editor.places.get(stretch.first as usize..stretch.end as usize).unwrap_or_default();
-            if let Some(new) = stretch.node.and_then(|node| node.instruction.as_ref()) {
-                places.iter().for_each(|place| layout.bind(editor, place));
-                let form = match new.operand {
-                    NewOperand::Label(label) => Form::Short(label),
-                    _ => Form::New,
-                };
+        self.pieces.clear();
+        self.pieces.reserve(editor.nodes.len());
+        self.offsets.clear();
+        self.offsets.resize(editor.nodes.len(), NONE);
+        let original = |place: u32| match editor.place(place) {
+            Some(place) if place.original != NONE => place.original,
+            _ => editor.code.len() as u32,
+        };
+        for Stretch { node, end } in editor.stretches() {
+            let (form, size) = match &node.instruction {
                 // What is too large for the number is too large for any code.
-                let size = new.size(true).try_into().unwrap_or(u32::MAX);
-                layout.pieces.push(Piece { first: stretch.first, end: stretch.end, offset: 0, size, form });
-                continue;
-            }
-            let mut first = stretch.first;
-            for (index, place) in (first..).zip(places).filter(|(_, place)| place.label != NONE) {
-                layout.keep(editor, first, index);
-                layout.bind(editor, place);
-                first = index;
-            }
-            layout.keep(editor, first, stretch.end);
-        }
-        if let Some(end) = editor.place(END) {
-            layout.bind(editor, end);
-        }
-        layout.pieces.push(Piece { first: END, end: END, offset: 0, size: 0, form: Form::New });
-    }
-
-    /// Binds the labels of a place in front of the next piece.
-    fn bind(&mut self, editor: &MethodEditor, place: &Place) {
-        for label in editor.labels_at(place) {
-            if let Some(slot) = self.bound.get_mut(label.0 as usize) {
-                *slot = self.pieces.len() as u32;
-            }
-        }
-    }
-
-    /// Original instructions as one piece, if there are any.
-    fn keep(&mut self, editor: &MethodEditor, first: u32, end: u32) {
-        let offset = |place| editor.place(place).map_or(0, |place| place.original);
-        let start = offset(first);
-        let behind = if end > editor.originals { editor.code.len() as u32 } else { offset(end) };
-        if first < end {
-            self.pieces.push(Piece { first, end, offset: 0, size: behind - start, form: Form::Kept(start) });
+                Some(new) => (form_of(new), new.size().try_into().unwrap_or(u32::MAX)),
+                None => (Form::Plain, 0),
+            };
+            let is_kept = node.instruction.is_none() && node.place != END;
+            let kept = if is_kept { node.place } else { node.place + 1 }..end;
+            let bytes = if kept.is_empty() { 0..0 } else { original(kept.start)..original(end) };
+            let index = editor.place(node.place).map_or(NONE, |place| place.node);
+            self.pieces.push(Piece { node: index, form, size, kept, bytes });
         }
     }
 
     /// Makes those branches long that do not reach, or all; tells whether there were any.
-    fn lengthen(&mut self, all: bool) -> bool {
+    fn lengthen(&mut self, editor: &MethodEditor, all: bool) -> bool {
         let mut grown = false;
-        for index in 0..self.pieces.len() {
-            let Some(&Piece { offset, size, form: Form::Short(label), .. }) = self.pieces.get(index) else { continue };
-            let distance = self.offset(label).map_or(0, i64::from) - i64::from(offset + size);
-            if (all || i8::try_from(distance).is_err())
-                && let Some(piece) = self.pieces.get_mut(index)
-            {
+        for piece in &mut self.pieces {
+            let Form::Short(label) = piece.form else { continue };
+            let offset = |node: u32| self.offsets.get(node as usize).map_or(0, |&offset| i64::from(offset));
+            let target = editor.labels.get(label.0 as usize).map_or(NONE, |slot| slot.node);
+            let distance = offset(target) - offset(piece.node) - i64::from(piece.size);
+            if all || i8::try_from(distance).is_err() {
                 piece.form = Form::Long;
                 piece.size += 3;
                 grown = true;
@@ -134,62 +111,66 @@ impl Layout {
     }
 
     /// Where a label is; `None` if it is not bound.
-    pub fn offset(&self, label: Label) -> Option<u32> {
-        let piece = *self.bound.get(label.0 as usize)?;
-        self.pieces.get(piece as usize).map(|piece| piece.offset)
+    pub fn offset(&self, editor: &MethodEditor, label: Label) -> Option<u32> {
+        let slot = editor.labels.get(label.0 as usize)?;
+        self.offsets.get(slot.node as usize).copied()
     }
 
     /// The code, and where the original instructions are in it.
     pub fn write(&self, editor: &MethodEditor) -> Result<(Vec<u8>, Vec<OffsetPair>), EditError> {
-        let mut code = Vec::with_capacity(self.pieces.last().map_or(0, |end| end.offset as usize));
+        let mut code = Vec::with_capacity(self.offsets.first().map_or(0, |&end| end as usize));
         let mut offsets = Vec::with_capacity(editor.originals as usize);
         for piece in &self.pieces {
-            let new = piece.offset;
-            if let Form::Kept(start) = piece.form {
-                let bytes = editor.code.get(start as usize..(start + piece.size) as usize);
-                code.extend_from_slice(bytes.unwrap_or_default());
-                let places = editor.places.get(piece.first as usize..piece.end as usize).unwrap_or_default();
-                let pair = |place: &Place| OffsetPair { old: place.original, new: new + (place.original - start) };
-                offsets.extend(places.iter().map(pair));
+            let node = editor.nodes.get(piece.node as usize);
+            if let Some(Node { instruction: Some(instruction), place, .. }) = node {
+                if let Some(place) = editor.place(*place).filter(|place| place.original != NONE) {
+                    offsets.push(OffsetPair { old: place.original, new: code.len() as u32 });
+                }
+                self.push(editor, instruction, piece, &mut code)?;
+            }
+            if piece.kept.is_empty() {
                 continue;
             }
-            let node = editor.node(piece.first);
-            let Some(instruction) = node.and_then(|node| node.instruction.as_ref()) else { continue };
-            if let Some(place) = editor.place(piece.first).filter(|place| place.original != NONE) {
-                offsets.push(OffsetPair { old: place.original, new });
-            }
-            self.push(instruction, piece, &mut code)?;
+            let (start, new) = (piece.bytes.start, code.len() as u32);
+            let bytes = editor.code.get(start as usize..piece.bytes.end as usize);
+            code.extend_from_slice(bytes.unwrap_or_default());
+            let places = editor.places.get(piece.kept.start as usize..piece.kept.end as usize).unwrap_or_default();
+            let pair = |place: &Place| OffsetPair { old: place.original, new: new + (place.original - start) };
+            offsets.extend(places.iter().map(pair));
         }
         Ok((code, offsets))
     }
 
     /// Appends a new instruction.
-    fn push(&self, instruction: &NewInstruction, piece: &Piece, code: &mut Vec<u8>) -> Result<(), EditError> {
+    fn push(
+        &self,
+        editor: &MethodEditor,
+        instruction: &NewInstruction,
+        piece: &Piece,
+        code: &mut Vec<u8>,
+    ) -> Result<(), EditError> {
         let opcode = instruction.opcode;
         let unbound = EditError::UnboundLabel { what: opcode };
-        let end = piece.offset + piece.size;
-        let distance = |label| self.offset(label).map(|target| target.wrapping_sub(end)).ok_or(unbound);
+        let unfit = EditError::Operand { opcode };
+        let end = code.len() as u32 + piece.size;
+        let distance = |label| self.offset(editor, label).map(|target| target.wrapping_sub(end)).ok_or(unbound);
         match &instruction.operand {
             NewOperand::Plain(operand) => {
                 push_opcode(opcode, code);
-                push_operand(opcode, *operand, code).ok_or(EditError::Operand { opcode })?;
+                push_operand(opcode, *operand, code).ok_or(unfit)?;
             }
             NewOperand::Label(label) => {
-                let (Some(short), Some(long)) = (opcode.short(), opcode.long()) else {
-                    return Err(EditError::Operand { opcode });
-                };
-                let distance = distance(*label)?;
                 if let Form::Short(_) = piece.form {
-                    push_opcode(short, code);
-                    code.push(distance as u8);
+                    push_opcode(opcode.short().ok_or(unfit)?, code);
+                    code.push(distance(*label)? as u8);
                 } else {
-                    push_opcode(long, code);
-                    code.extend_from_slice(&distance.to_le_bytes());
+                    push_opcode(opcode.long().ok_or(unfit)?, code);
+                    code.extend_from_slice(&distance(*label)?.to_le_bytes());
                 }
             }
             NewOperand::Switch(labels) => {
                 if opcode != Opcode::Switch {
-                    return Err(EditError::Operand { opcode });
+                    return Err(unfit);
                 }
                 push_opcode(opcode, code);
                 code.extend_from_slice(&(labels.len() as u32).to_le_bytes());
@@ -199,5 +180,12 @@ impl Layout {
             }
         }
         Ok(())
+    }
+}
+
+const fn form_of(new: &NewInstruction) -> Form {
+    match new.operand {
+        NewOperand::Label(label) => Form::Short(label),
+        _ => Form::Plain,
     }
 }

@@ -138,11 +138,19 @@ impl NewInstruction {
         }
     }
 
-    /// Bytes that it takes, branches in the short or long form.
-    pub(super) fn size(&self, short: bool) -> u64 {
+    pub(super) fn labels_mut(&mut self) -> &mut [Label] {
+        match &mut self.operand {
+            NewOperand::Plain(_) => &mut [],
+            NewOperand::Label(label) => std::slice::from_mut(label),
+            NewOperand::Switch(labels) => labels,
+        }
+    }
+
+    /// Bytes that it takes, branches in the short form.
+    pub(super) fn size(&self) -> u64 {
         let opcode = u64::from(self.opcode.size());
         match &self.operand {
-            NewOperand::Label(_) => opcode + if short { 1 } else { 4 },
+            NewOperand::Label(_) => opcode + 1,
             NewOperand::Switch(labels) => opcode + 4 + 4 * labels.len() as u64,
             NewOperand::Plain(_) => opcode + u64::from(self.opcode.operand().size()),
         }

@@ -1,8 +1,6 @@
 //! Code put into try blocks. Source of the rules: ECMA-335 III.1.7 and I.12.4.2.8.
 
-use super::{
-    END, EditError, InstructionId, Label, MethodEditor, NONE, NewClause, NewClauseKind, NewInstruction, turns,
-};
+use super::{END, EditError, InstructionId, Label, MethodEditor, NONE, NewClause, NewClauseKind, NewInstruction, Node};
 use crate::{Flow, Opcode, Token};
 use std::collections::BTreeMap;
 
@@ -33,21 +31,17 @@ impl MethodEditor {
     /// Makes a `leave` to `exit` of every `ret`, with the value stored into the local `result` before, if the
     /// method returns one.
     pub fn replace_returns(&mut self, result: Option<u16>, exit: Label) {
-        for (id, opcode) in self.turning() {
-            if opcode == Opcode::Ret {
+        for index in 0..self.nodes.len() {
+            if let Some((id, Opcode::Ret)) = self.turning(index) {
                 self.replace_return(id, result, exit);
             }
         }
     }
 
-    /// The instructions that branch or return, or may not be in a try block, in order.
-    fn turning(&self) -> Vec<(InstructionId, Opcode)> {
-        let mut turning = Vec::with_capacity(self.nodes.len());
-        for stretch in self.stretches().filter(|stretch| stretch.node.is_some()) {
-            let opcode = self.opcode(stretch.first).filter(|&opcode| turns(opcode));
-            turning.extend(opcode.map(|opcode| (InstructionId(stretch.first), opcode)));
-        }
-        turning
+    /// The instruction of a node, if it branches or returns, or may not be in a try block.
+    fn turning(&self, index: usize) -> Option<(InstructionId, Opcode)> {
+        let node = self.nodes.get(index)?;
+        Some((InstructionId(node.place), node.turning()?))
     }
 
     fn replace_return(&mut self, at: InstructionId, result: Option<u16>, exit: Label) {
@@ -67,7 +61,7 @@ impl MethodEditor {
             return Positions::AsMade(places as u32);
         }
         let mut positions = vec![NONE; places];
-        let in_order = self.stretches().flat_map(|stretch| stretch.first..stretch.end);
+        let in_order = self.stretches().flat_map(|stretch| stretch.node.place..stretch.end);
         for (position, place) in (0..).zip(in_order) {
             if let Some(slot) = positions.get_mut(place as usize) {
                 *slot = position;
@@ -120,15 +114,15 @@ impl MethodEditor {
         }
 
         // Nobody but the protected code itself may go to its middle.
-        let turning = self.turning();
-        for &(id, opcode) in &turning {
-            if is_inside(id.0) {
+        for node in &self.nodes {
+            let Some(opcode) = node.turning() else { continue };
+            if is_inside(node.place) {
                 if opcode == Opcode::Jmp {
                     return Err(EditError::Jump);
                 }
                 continue;
             }
-            for &label in self.targets(id) {
+            for &label in node.labels() {
                 let target = self.bound_to(label);
                 if target.is_some_and(|target| target != start && is_inside(target.0)) {
                     return Err(EditError::BranchInto);
@@ -166,7 +160,8 @@ impl MethodEditor {
         let mut detours = Detours::default();
         let goes_out =
             |editor: &Self, label| editor.bound_to(label).is_none_or(|target: InstructionId| !is_inside(target.0));
-        for (id, opcode) in turning.into_iter().filter(|(id, _)| is_inside(id.0)) {
+        for index in 0..self.nodes.len() {
+            let Some((id, opcode)) = self.turning(index).filter(|(id, _)| is_inside(id.0)) else { continue };
             match opcode.flow() {
                 Flow::Return => {
                     self.replace_return(id, result, exit);
@@ -174,7 +169,7 @@ impl MethodEditor {
                 }
                 Flow::Prefix if opcode == Opcode::Tail => self.remove(id),
                 Flow::Branch | Flow::Conditional => {
-                    let labels = self.targets(id);
+                    let labels = self.nodes.get(index).map_or(&[][..], Node::labels);
                     if !labels.iter().any(|&label| goes_out(self, label)) {
                         continue;
                     }
@@ -241,16 +236,16 @@ impl MethodEditor {
         };
 
         // Clauses inside that ended at `end` end in front of what was inserted. Clauses around stay as they are.
-        let inner_end = self.new_label_at(first_inserted.unwrap_or(end));
-        let labels = &self.labels;
-        let is_end = |label: Label| labels.get(label.0 as usize).is_some_and(|slot| slot.place == end.0);
         for number in inner {
-            let Some(clause) = self.clauses.get_mut(number) else { continue };
+            let Some(&NewClause { mut try_block, mut handler, .. }) = self.clauses.get(number) else { continue };
             // Another label instead of another place for the same one: branches may use it too.
-            for label in [&mut clause.try_block.1, &mut clause.handler.1] {
-                if is_end(*label) {
-                    *label = inner_end;
+            for label in [&mut try_block.1, &mut handler.1] {
+                if self.bound_to(*label) == Some(end) {
+                    *label = self.new_label_at(first_inserted.unwrap_or(end));
                 }
+            }
+            if let Some(clause) = self.clauses.get_mut(number) {
+                (clause.try_block, clause.handler) = (try_block, handler);
             }
         }
         let handler_end = self.new_label_at(end);
