@@ -396,7 +396,7 @@ const fn by_last_byte(size: u32) -> [Option<Opcode>; 256] {
 pub(crate) struct Step {
     /// The marks below, and the bits of the argument or local that the opcode itself names.
     pub marks: u16,
-    /// Bytes that it takes, operand included. Only without [`Step::TURNS`], or with [`Step::BRANCHES`].
+    /// Bytes that it takes, operand included. Only without [`Step::TURNS`], or with [`Step::BRANCHES`] or [`Step::ENDS`].
     pub size: u16,
     /// Values that it takes off the stack. Only without [`Step::ODD`], or with [`Step::BRANCHES`], [`Step::ARGUMENT`] or
     /// [`Step::LOCAL`].
@@ -416,6 +416,8 @@ impl Step {
 
     /// A branch to a single target, `leave` aside. Only `br` takes no value.
     pub const BRANCHES: u16 = 1 << 11;
+    /// Control does not come to what is behind it: `ret`, `throw`, `leave` and `endfinally`.
+    pub const ENDS: u16 = 1 << 14;
     /// Its operand is the index of an argument, one byte.
     pub const ARGUMENT: u16 = 1 << 12;
     /// The same of a local.
@@ -459,7 +461,9 @@ impl Step {
         let row = opcode.row();
         let mut marks = match row.flow {
             Flow::Next => 0,
-            Flow::Branch | Flow::Conditional | Flow::Leave | Flow::Return | Flow::Jump => Self::ODD | Self::TURNS,
+            Flow::Return | Flow::Leave => Self::ODD | Self::TURNS | Self::ENDS,
+            Flow::Branch | Flow::Conditional | Flow::Jump => Self::ODD | Self::TURNS,
+            Flow::Throw | Flow::EndFinally => Self::ODD | Self::ENDS,
             Flow::Call => Self::ODD | Self::CALLS,
             _ => Self::ODD,
         };
@@ -649,6 +653,9 @@ mod tests {
         assert_eq!(calls, [0x28, 0x29, 0x6f, 0x73]);
         let branches: Vec<u8> = (0..=u8::MAX).filter(|&byte| Step::of(byte).marks & Step::BRANCHES != 0).collect();
         assert_eq!(branches, (0x2b..=0x44).collect::<Vec<u8>>());
+        let ends: Vec<u8> = (0..=u8::MAX).filter(|&byte| Step::of(byte).marks & Step::ENDS != 0).collect();
+        assert_eq!(ends, [0x2a, 0x7a, 0xdc, 0xdd, 0xde]);
+        assert_eq!(ends.iter().map(|&byte| Step::of(byte).size).collect::<Vec<_>>(), [1, 1, 1, 5, 2]);
         for byte in branches {
             let (step, opcode) = (Step::of(byte), Opcode::decode(&[byte]).unwrap());
             assert_eq!((step.size == 2, step.pops == 0), (byte < 0x38, opcode.flow() == Flow::Branch));

@@ -115,6 +115,7 @@ pub struct StackHeights {
     heights: Vec<u16>,
     max: u16,
     backward: Option<BackwardBranch>,
+    leaps: bool,
 }
 
 /// A branch that brings values to an earlier instruction which no earlier way leads to. ECMA-335 III.1.7.5 forbids
@@ -159,11 +160,12 @@ impl StackHeights {
             ahead: 0,
             pending,
             backward: None,
+            leaps: false,
         };
         walk.seed(&body.clauses)?;
         walk.pass(rules)?;
         walk.go_back()?;
-        (self.max, self.backward) = (walk.max, walk.backward);
+        (self.max, self.backward, self.leaps) = (walk.max, walk.backward, walk.leaps);
         Ok(())
     }
 
@@ -178,6 +180,11 @@ impl StackHeights {
     #[must_use]
     pub fn before(&self, offset: u32) -> Option<u16> {
         self.heights.get(offset as usize).copied().filter(|&height| u32::from(height) <= LIMIT)
+    }
+
+    /// Whether there is code that no way from in front leads to.
+    pub(crate) const fn has_leaps(&self) -> bool {
+        self.leaps
     }
 
     /// Whether an instruction starts at `offset`.
@@ -216,6 +223,10 @@ pub(crate) trait Rules {
     /// Whether there is the argument or local that an opcode with [`Step::ARGUMENT`] or [`Step::LOCAL`] names.
     fn has(&self, step: Step, index: u8) -> bool;
 
+    /// Whether it has nothing against an opcode with [`Step::ENDS`], `leave` to this target, which ends at `end`. Then it
+    /// has passed over it.
+    fn ends(&mut self, opcode: Opcode, target: Option<u32>, end: u32) -> bool;
+
     /// Looks at an instruction. The pass may have found no way to it, and so no height of the stack before it.
     fn check(&mut self, instruction: &Instruction<'_>, height: Option<u16>) -> Result<(), Self::Error>;
 }
@@ -242,6 +253,10 @@ impl Rules for NoRules {
         true
     }
 
+    fn ends(&mut self, _: Opcode, _: Option<u32>, _: u32) -> bool {
+        true
+    }
+
     fn check(&mut self, _: &Instruction<'_>, _: Option<u16>) -> Result<(), StackError> {
         Ok(())
     }
@@ -258,6 +273,8 @@ struct Walk<'a, T> {
     /// Instructions with a known height that the pass over the code has already gone by.
     pending: &'a mut Vec<u32>,
     backward: Option<BackwardBranch>,
+    /// There was an instruction that the pass found no way to.
+    leaps: bool,
 }
 
 impl<T: Tokens> Walk<'_, T> {
@@ -308,7 +325,11 @@ impl<T: Tokens> Walk<'_, T> {
         let (mut offset, mut previous, mut height) = (0, 0, DEAD);
         while let (Some(&first), Some(slot)) = (code.get(offset as usize), self.heights.get_mut(offset as usize)) {
             match *slot {
-                INSIDE => *slot = if height == DEAD { UNREACHED } else { height as u16 },
+                INSIDE if height == DEAD => {
+                    *slot = UNREACHED;
+                    self.leaps = true;
+                }
+                INSIDE => *slot = height as u16,
                 known => {
                     self.ahead -= 1;
                     if height != known.into() && height != DEAD {
@@ -329,11 +350,17 @@ impl<T: Tokens> Walk<'_, T> {
                     offset = end;
                     continue;
                 }
-                if let Some(after) = self.behind(step, offset, height, rules)? {
+                if let Some(after) = self.behind(step, offset, height, end, marks, rules)? {
                     height = after;
                     offset = end;
                     continue;
                 }
+            }
+            if end <= calm_until && step.marks & Step::ENDS != 0 && self.ends(first, offset, height, end, rules)? {
+                calm_until = rules.calm_until().min(size);
+                height = DEAD;
+                offset = end;
+                continue;
             }
             let instruction = Instruction::decode(code, offset).map_err(StackError::from)?;
             let end = instruction.end();
@@ -366,13 +393,24 @@ impl<T: Tokens> Walk<'_, T> {
     fn go_back(&mut self) -> Result<(), StackError> {
         while let Some(mut offset) = self.pending.pop() {
             // On from here until known ground.
-            while let Some(&height) = self.heights.get(offset as usize) {
-                let instruction = Instruction::decode(self.code, offset)?;
-                let after = self.step(&instruction, height, u32::MAX)?;
-                if !instruction.opcode.flow().continues() {
-                    break;
-                }
-                let end = instruction.end();
+            while let (Some(&height), Some(&first)) =
+                (self.heights.get(offset as usize), self.code.get(offset as usize))
+            {
+                let step = Step::of(first);
+                let mut end = offset + u32::from(step.size);
+                let after = match self.behind(step, offset, height.into(), u32::MAX, Step::ODD, &NoRules)? {
+                    Some(DEAD) => break,
+                    Some(after) => after as u16,
+                    None => {
+                        let instruction = Instruction::decode(self.code, offset)?;
+                        let after = self.step(&instruction, height, u32::MAX)?;
+                        if !instruction.opcode.flow().continues() {
+                            break;
+                        }
+                        end = instruction.end();
+                        after
+                    }
+                };
                 match self.heights.get_mut(end as usize) {
                     None => return Err(StackError::FallsOff { offset }),
                     Some(slot) if *slot == UNREACHED => *slot = after,
@@ -429,36 +467,89 @@ impl<T: Tokens> Walk<'_, T> {
     }
 
     /// The height behind the instruction at `offset` if it is one of those that are frequent and easily followed, and
-    /// nothing is wrong with it; `None` otherwise.
+    /// nothing is wrong with it; `None` otherwise. `passed` is as in [`Walk::step`]; others with one of `marks` are not
+    /// followed.
     #[inline]
-    fn behind<R: Rules>(&mut self, step: Step, offset: u32, height: u32, rules: &R) -> Result<Option<u32>, StackError> {
+    fn behind<R: Rules>(
+        &mut self,
+        step: Step,
+        offset: u32,
+        height: u32,
+        passed: u32,
+        marks: u16,
+        rules: &R,
+    ) -> Result<Option<u32>, StackError> {
         let rest = self.code.get(offset as usize..).unwrap_or_default();
         let Some(&[first, index, b1, b2, b3]) = rest.first_chunk() else { return Ok(None) };
         let operand = [index, b1, b2, b3];
         let mut effect = Some((step.pops.into(), step.pushes.into()));
         if step.marks & Step::CALLS != 0 {
-            effect = Opcode::decode(&[first]).and_then(|call| self.call(call, Token(u32::from_le_bytes(operand))));
+            if height != DEAD {
+                effect = Opcode::decode(&[first]).and_then(|call| self.call(call, Token(u32::from_le_bytes(operand))));
+            }
         } else if step.marks & (Step::ARGUMENT | Step::LOCAL) != 0 {
             effect = effect.filter(|_| rules.has(step, index));
-        } else if step.marks & Step::BRANCHES == 0 {
+        } else if step.marks & marks != 0 && step.marks & Step::BRANCHES == 0 {
             return Ok(None);
         }
-        let after = effect.and_then(|(pops, pushes)| Some(height.checked_sub(pops)? + pushes));
-        let Some(after) = after.filter(|&after| after <= LIMIT) else { return Ok(None) };
+        let after = match effect {
+            // Where no way leads to, nothing is followed.
+            Some(_) if height == DEAD => DEAD,
+            Some((pops, pushes)) if height >= pops && height - pops + pushes <= LIMIT => height - pops + pushes,
+            _ => return Ok(None),
+        };
         if step.marks & Step::BRANCHES != 0 {
-            let end = offset + u32::from(step.size);
-            let distance = if step.size == 2 { index.cast_signed().into() } else { i32::from_le_bytes(operand) };
-            let target = end.wrapping_add_signed(distance);
-            if !rules.is_calm(target) {
-                return Ok(None);
+            let target = self.target(offset, offset + u32::from(step.size));
+            let Some(target) = target.filter(|&target| rules.is_calm(target)) else { return Ok(None) };
+            if height != DEAD {
+                self.join(offset, target, after as u16, passed)?;
             }
-            self.join(offset, target, after as u16, end)?;
             if step.pops == 0 {
                 return Ok(Some(DEAD));
             }
         }
-        self.max = self.max.max(after as u16);
+        if height != DEAD {
+            self.max = self.max.max(after as u16);
+        }
         Ok(Some(after))
+    }
+
+    /// Where the branch from `offset` to `end` leads; `None` if it is no branch to a single target.
+    #[inline]
+    fn target(&self, offset: u32, end: u32) -> Option<u32> {
+        let distance = match *self.code.get(offset as usize + 1..end as usize)? {
+            [distance] => distance.cast_signed().into(),
+            [b0, b1, b2, b3] => i32::from_le_bytes([b0, b1, b2, b3]),
+            _ => return None,
+        };
+        Some(end.wrapping_add_signed(distance))
+    }
+
+    /// Whether nothing is wrong with the instruction at `offset`, which has [`Step::ENDS`], so that it is done with.
+    #[inline]
+    fn ends<R: Rules>(
+        &mut self,
+        first: u8,
+        offset: u32,
+        height: u32,
+        end: u32,
+        rules: &mut R,
+    ) -> Result<bool, StackError> {
+        let Some(opcode) = Opcode::decode(&[first]) else { return Ok(false) };
+        let is_good = match opcode.flow() {
+            Flow::Return => height == self.returns.into(),
+            Flow::Throw => (1..DEAD).contains(&height),
+            _ => height != DEAD,
+        };
+        if !is_good {
+            return Ok(false);
+        }
+        let target = self.target(offset, end);
+        if !rules.ends(opcode, target, end) {
+            return Ok(false);
+        }
+        target.map_or(Ok(()), |target| self.join(offset, target, 0, end))?;
+        Ok(true)
     }
 
     /// Takes a height through an instruction and to its targets; gives the one behind it. `passed` is the end of the

@@ -205,7 +205,6 @@ impl Verifier {
         self.behind_prefixes.clear();
         let mut check = Check::new(&self.regions, shape, code_size, &mut self.behind_prefixes);
         self.heights.walk(body, shape.returns, tokens, &mut check, &mut self.pending)?;
-        let has_dead_code = check.has_dead_code;
         if let Some(branch) = self.heights.backward_branch() {
             return Err(VerifyError::BackwardBranch { offset: branch.offset, target: branch.target });
         }
@@ -216,7 +215,7 @@ impl Verifier {
             }
         }
         // Few bodies have prefixes or code that the walk found no way to.
-        if has_dead_code || !self.behind_prefixes.is_empty() {
+        if self.heights.has_leaps() || !self.behind_prefixes.is_empty() {
             self.look_again(&body.code)?;
         }
         Ok(self.heights.max())
@@ -264,7 +263,7 @@ struct Check<'a> {
     region: u32,
     /// The one that starts next.
     next: u32,
-    /// From here to the next border all is in that region.
+    /// From here to the next border, or the end of the code, all is in that region.
     since: u32,
     border: u32,
     prefixes: Prefixes,
@@ -272,7 +271,6 @@ struct Check<'a> {
     tail_call: Option<u32>,
     /// Where no branch may lead, in order.
     behind_prefixes: &'a mut Vec<u32>,
-    has_dead_code: bool,
 }
 
 impl Rules for Check<'_> {
@@ -293,6 +291,20 @@ impl Rules for Check<'_> {
     }
 
     #[inline]
+    fn ends(&mut self, opcode: Opcode, target: Option<u32>, end: u32) -> bool {
+        let is_allowed = match opcode.flow() {
+            Flow::Return => self.region == ROOT,
+            Flow::EndFinally => self.regions.get(self.region).kind == RegionKind::Finally,
+            _ => target
+                .is_none_or(|target| self.regions.at(target).is_some_and(|to| self.may_leave(self.region, to, target))),
+        };
+        if is_allowed && end >= self.border && end < self.code_size {
+            self.settle(end);
+        }
+        is_allowed
+    }
+
+    #[inline]
     fn has(&self, step: Step, index: u8) -> bool {
         let count = if step.marks & Step::ARGUMENT != 0 { self.shape.arguments } else { self.shape.locals };
         u16::from(index) < count
@@ -300,7 +312,6 @@ impl Rules for Check<'_> {
 
     #[inline]
     fn check(&mut self, instruction: &Instruction<'_>, height: Option<u16>) -> Result<(), VerifyError> {
-        self.has_dead_code |= height.is_none();
         if instruction.end() > self.border {
             return Err(VerifyError::ClauseBoundary { offset: instruction.offset });
         }
@@ -309,7 +320,7 @@ impl Rules for Check<'_> {
         }
         self.check_index(instruction)?;
         self.check_flow(instruction, height)?;
-        if instruction.end() >= self.border.min(self.code_size) {
+        if instruction.end() >= self.border {
             self.cross(instruction)?;
         }
         Ok(())
@@ -329,7 +340,6 @@ impl<'a> Check<'a> {
             prefixes: Prefixes::default(),
             tail_call: None,
             behind_prefixes,
-            has_dead_code: false,
         };
         check.settle(0);
         check
@@ -352,7 +362,7 @@ impl<'a> Check<'a> {
         // The innermost region ends first.
         let end = Some(self.regions.get(self.region).range.end).filter(|_| self.region != ROOT);
         self.since = offset;
-        self.border = start.into_iter().chain(end).min().unwrap_or(u32::MAX);
+        self.border = start.into_iter().chain(end).min().unwrap_or(self.code_size);
     }
 
     /// An instruction at a border, or at the end of the code.
@@ -416,7 +426,7 @@ impl<'a> Check<'a> {
         match opcode.flow() {
             Flow::Branch | Flow::Conditional | Flow::Leave => {
                 for target in instruction.targets() {
-                    if (self.since..self.border.min(self.code_size)).contains(&target) {
+                    if self.is_calm(target) {
                         continue;
                     }
                     let to = self.regions.at(target).ok_or(VerifyError::Target { offset, target })?;
