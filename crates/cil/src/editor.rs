@@ -14,7 +14,7 @@ pub use wrap::Handler;
 
 use crate::opcode::Step;
 use crate::{
-    BodyError, ClauseKind, CodeRange, DecodeError, ExceptionClause, Flow, HeaderFormat, Instruction, MethodBody,
+    BodyError, ClauseKind, CodeRange, DecodeError, ExceptionClause, HeaderFormat, Instruction, MethodBody,
     MethodHeader, MethodShape, Opcode, Operand, SignatureError, StackError, StackHeights, Token, Tokens, TypeSig,
     Verifier, VerifyError, count_locals,
 };
@@ -131,10 +131,24 @@ struct Place {
     node: u32,
 }
 
-#[derive(Clone, Debug)]
+/// What is at a node besides an opcode.
+#[derive(Clone, Copy, Debug)]
+enum Content {
+    /// The instruction that has always been there; nothing at the end.
+    Kept,
+    /// A new one that does not branch.
+    Plain(Operand<'static>),
+    /// A branch to a single target.
+    Branch(Label),
+    /// A `switch`, by its number.
+    Switch(u32),
+}
+
+#[derive(Clone, Copy, Debug)]
 struct Node {
-    /// `None` for the end, and if that is still the original one and does not turn.
-    instruction: Option<NewInstruction>,
+    /// Of branches the long form: which one is written shows at the end.
+    opcode: Opcode,
+    content: Content,
     place: u32,
     previous: u32,
     next: u32,
@@ -144,23 +158,16 @@ struct Node {
 }
 
 impl Node {
-    /// What it does, if that is not passed over when a body is wrapped.
-    fn turning(&self) -> Option<Opcode> {
-        let instruction = self.instruction.as_ref().filter(|_| !self.removed);
-        instruction.map(|instruction| instruction.opcode).filter(|&opcode| turns(opcode))
-    }
-
-    fn labels(&self) -> &[Label] {
-        self.instruction.as_ref().map_or(&[], NewInstruction::labels)
-    }
-
-    fn labels_mut(&mut self) -> &mut [Label] {
-        self.instruction.as_mut().map_or(&mut [], NewInstruction::labels_mut)
+    /// Whether it is an instruction that is not passed over when a body is wrapped.
+    fn is_turning(&self) -> bool {
+        turns(self.opcode) && !self.removed
     }
 }
 
 /// A place with a node, and the original instructions without one that follow it.
 struct Stretch<'a> {
+    /// Of the node.
+    index: u32,
     node: &'a Node,
     /// Behind the last one, in the numbers of places.
     end: u32,
@@ -218,6 +225,8 @@ pub struct MethodEditor {
     places: Vec<Place>,
     originals: u32,
     nodes: Vec<Node>,
+    /// Where the cases of each `switch` lead.
+    switches: Vec<Vec<Label>>,
     /// Whether instructions follow one another in the order of their places.
     is_as_made: bool,
     labels: Vec<LabelSlot>,
@@ -238,6 +247,7 @@ impl MethodEditor {
             places: Vec::new(),
             originals: 0,
             nodes: Vec::new(),
+            switches: Vec::new(),
             is_as_made: true,
             labels: Vec::new(),
             clauses: Vec::new(),
@@ -257,6 +267,7 @@ impl MethodEditor {
         self.code.clear();
         self.labels.clear();
         self.clauses.clear();
+        self.switches.clear();
         (self.originals, self.is_as_made) = (0, true);
         // Real code takes three bytes per instruction on average, and one instruction in six branches or returns.
         self.labels.reserve(code_size / 16 + 8);
@@ -265,7 +276,7 @@ impl MethodEditor {
         self.places.push(Place { original: NONE, node: 0 });
         self.nodes.clear();
         self.nodes.reserve(code_size / 16 + 12);
-        self.push_node(None, END, END, END);
+        self.push_node(Opcode::Nop, Content::Kept, END, (END, END));
     }
 
     /// An editor of `body`. `locals` is the blob of its local signature; without it no local can be added to a body
@@ -305,6 +316,8 @@ impl MethodEditor {
         editor.code.extend_from_slice(&body.code);
         editor.read(&body.code)?;
         editor.bind_targets()?;
+        // Then it is always a node that is in front of instructions without.
+        editor.touch(editor.following(END));
         editor.clauses.reserve(body.clauses.len() + 1);
         for clause in &body.clauses {
             let mut bound = |offset| editor.find(offset).map(|id| editor.new_label_at(id));
@@ -332,13 +345,14 @@ impl MethodEditor {
                 let instruction = Instruction::decode(code, offset)?;
                 end = instruction.end();
                 if turns(instruction.opcode) {
-                    let new = match instruction.operand {
-                        Operand::Target(target) => Some(NewInstruction::branch(instruction.opcode, Label(target))),
-                        Operand::Switch(targets) => Some(NewInstruction::switch(targets.iter().map(Label).collect())),
-                        _ => instruction.to_new(),
+                    let content = match instruction.operand {
+                        Operand::Target(target) => Content::Branch(Label(target)),
+                        Operand::Switch(targets) => self.take_switch(targets.iter().map(Label).collect()),
+                        _ => Content::Kept,
                     };
+                    let opcode = instruction.opcode.long().unwrap_or(instruction.opcode);
                     let place = self.places.len() as u32;
-                    node = self.push_node(new.map(lengthened), place, place - 1, place + 1);
+                    node = self.push_node(opcode, content, place, (place - 1, place + 1));
                 }
             }
             self.places.push(Place { original: offset, node });
@@ -357,10 +371,10 @@ impl MethodEditor {
     fn bind_targets(&mut self) -> Result<(), EditError> {
         for index in 0..self.nodes.len() {
             let mut case = 0;
-            while let Some(&Label(offset)) = self.nodes.get(index).and_then(|node| node.labels().get(case)) {
+            while let Some(&Label(offset)) = self.targets(index).get(case) {
                 let id = self.find(offset)?;
                 let label = self.label_of(id);
-                if let Some(slot) = self.nodes.get_mut(index).and_then(|node| node.labels_mut().get_mut(case)) {
+                if let Some(slot) = self.node_targets_mut(index).get_mut(case) {
                     *slot = label;
                 }
                 case += 1;
@@ -407,11 +421,15 @@ impl MethodEditor {
     #[must_use]
     pub fn instruction(&self, id: InstructionId) -> Option<NewInstruction> {
         let place = self.live(id);
-        match self.node(place).and_then(|node| node.instruction.as_ref()) {
-            Some(instruction) => Some(instruction.clone()),
-            // The original ones that branch have nodes.
-            None => Instruction::decode(&self.code, self.place(place)?.original).ok()?.to_new(),
-        }
+        let operand = match self.node(place).map(|node| node.content) {
+            None | Some(Content::Kept) => {
+                return Instruction::decode(&self.code, self.place(place)?.original).ok()?.to_new();
+            }
+            Some(Content::Plain(operand)) => NewOperand::Plain(operand),
+            Some(Content::Branch(label)) => NewOperand::Label(label),
+            Some(Content::Switch(number)) => NewOperand::Switch(self.switches.get(number as usize)?.clone()),
+        };
+        Some(NewInstruction { opcode: self.opcode(place)?, operand })
     }
 
     /// The instruction that was at this offset of the original.
@@ -444,9 +462,11 @@ impl MethodEditor {
     }
 
     fn new_label_at(&mut self, id: InstructionId) -> Label {
-        let label = self.label();
-        self.bind(label, id);
-        label
+        let (place, label) = (self.live(id), self.labels.len() as u32);
+        let index = self.touch(place);
+        let next = self.nodes.get_mut(index as usize).map_or(NONE, |node| std::mem::replace(&mut node.label, label));
+        self.labels.push(LabelSlot { node: index, next });
+        Label(label)
     }
 
     /// Binds the label to an instruction, wherever it was bound before: all that refer to it go there from now on.
@@ -511,7 +531,8 @@ impl MethodEditor {
     pub fn replace(&mut self, at: InstructionId, new: impl Into<NewInstruction>) {
         let at = self.live(at);
         if at != END {
-            self.change(at, |node| node.instruction = Some(lengthened(new.into())));
+            let new = self.take(new.into());
+            self.change(at, |node| (node.opcode, node.content) = new);
         }
     }
 
@@ -531,7 +552,24 @@ impl MethodEditor {
     /// Where a branch or the cases of a `switch` lead, to be changed; empty for other instructions.
     pub fn targets_mut(&mut self, id: InstructionId) -> &mut [Label] {
         let node = self.place(self.live(id)).map_or(NONE, |place| place.node);
-        self.nodes.get_mut(node as usize).map_or(&mut [], Node::labels_mut)
+        self.node_targets_mut(node as usize)
+    }
+
+    fn node_targets_mut(&mut self, node: usize) -> &mut [Label] {
+        match self.nodes.get_mut(node).map(|node| &mut node.content) {
+            Some(Content::Branch(label)) => std::slice::from_mut(label),
+            Some(Content::Switch(number)) => self.switches.get_mut(*number as usize).map_or(&mut [], Vec::as_mut_slice),
+            _ => &mut [],
+        }
+    }
+
+    /// Where the instruction of a node leads.
+    fn targets(&self, node: usize) -> &[Label] {
+        match self.nodes.get(node).map(|node| &node.content) {
+            Some(Content::Branch(label)) => std::slice::from_ref(label),
+            Some(Content::Switch(number)) => self.switches.get(*number as usize).map_or(&[], Vec::as_slice),
+            _ => &[],
+        }
     }
 
     /// Adds a clause behind all others, so it has to be the outermost one, or to share nothing with them. Ends are
@@ -628,7 +666,6 @@ impl MethodEditor {
             return Err(EditError::LocalsWithoutToken);
         }
         let mut layout = self.layout.borrow_mut();
-        layout.fix(self)?;
         let (code, offsets) = layout.write(self)?;
         let unbound = EditError::UnboundLabel { what: Opcode::Nop };
         let offset = |label: Label| layout.offset(self, label).ok_or(unbound);
@@ -656,24 +693,21 @@ impl MethodEditor {
         self.header.format = format;
     }
 
-    /// All that there is, in the order of the code; the place of the first one is the end.
+    /// All that there is, in the order of the code.
     fn stretches(&self) -> impl Iterator<Item = Stretch<'_>> {
-        let mut at = Some(END);
+        let mut at = self.nodes.first().and_then(|end| self.place(end.next));
         std::iter::from_fn(move || {
-            let node = self.node(at?)?;
+            // The first node is that of the end.
+            let index = at?.node;
+            if index == 0 {
+                return None;
+            }
+            let node = self.nodes.get(index as usize)?;
             // The first one without a node, if any is, is the next place too.
             let behind = self.places.get(node.next as usize..=self.originals as usize).unwrap_or_default();
-            let count = behind.iter().position(|place| place.node != NONE).unwrap_or(behind.len()) as u32;
-            let end = node.place + 1 + count;
-            let next = if count == 0 {
-                node.next
-            } else if end > self.originals {
-                END
-            } else {
-                end
-            };
-            at = Some(next).filter(|&next| next != END);
-            Some(Stretch { node, end })
+            let count = behind.iter().position(|place| place.node != NONE).unwrap_or(behind.len());
+            at = if count == 0 { self.place(node.next) } else { behind.get(count) };
+            Some(Stretch { index, node, end: node.place + 1 + count as u32 })
         })
     }
 
@@ -703,8 +737,9 @@ impl MethodEditor {
     }
 
     fn opcode(&self, place: u32) -> Option<Opcode> {
-        match self.node(place).and_then(|node| node.instruction.as_ref()) {
-            Some(instruction) => Some(instruction.opcode),
+        match self.node(place) {
+            Some(_) if place == END => None,
+            Some(node) => Some(node.opcode),
             None => Opcode::decode(self.code.get(self.place(place)?.original as usize..)?),
         }
     }
@@ -718,22 +753,49 @@ impl MethodEditor {
     }
 
     /// The node of a place, which is made if there is none.
-    fn touch(&mut self, index: u32) -> u32 {
-        let node = self.place(index).map_or(NONE, |place| place.node);
-        if node != NONE {
-            return node;
+    #[inline]
+    fn touch(&mut self, place: u32) -> u32 {
+        match self.place(place) {
+            Some(&Place { node, .. }) if node != NONE => node,
+            _ => self.make_node(place),
         }
+    }
+
+    /// Makes the node of a place that has none.
+    fn make_node(&mut self, index: u32) -> u32 {
         let (previous, next) = (self.preceding(index), self.following(index));
-        let node = self.push_node(None, index, previous, next);
+        let opcode = self.opcode(index).unwrap_or(Opcode::Nop);
+        let node = self.push_node(opcode, Content::Kept, index, (previous, next));
         if let Some(place) = self.places.get_mut(index as usize) {
             place.node = node;
         }
         node
     }
 
-    fn push_node(&mut self, instruction: Option<NewInstruction>, place: u32, previous: u32, next: u32) -> u32 {
-        self.nodes.push(Node { instruction, place, previous, next, label: NONE, removed: false });
+    /// Where the original instruction of a place starts; behind the last one the code ends.
+    fn original(&self, place: u32) -> u32 {
+        let place = self.place(place).filter(|_| place <= self.originals);
+        place.map_or(self.code.len() as u32, |place| place.original)
+    }
+
+    fn push_node(&mut self, opcode: Opcode, content: Content, place: u32, (previous, next): (u32, u32)) -> u32 {
+        self.nodes.push(Node { opcode, content, place, previous, next, label: NONE, removed: false });
         self.nodes.len() as u32 - 1
+    }
+
+    /// A new instruction as a node has it.
+    fn take(&mut self, new: NewInstruction) -> (Opcode, Content) {
+        let opcode = new.opcode;
+        match new.operand {
+            NewOperand::Plain(operand) => (opcode, Content::Plain(operand)),
+            NewOperand::Label(label) => (opcode.long().unwrap_or(opcode), Content::Branch(label)),
+            NewOperand::Switch(labels) => (opcode, self.take_switch(labels)),
+        }
+    }
+
+    fn take_switch(&mut self, labels: Vec<Label>) -> Content {
+        self.switches.push(labels);
+        Content::Switch(self.switches.len() as u32 - 1)
     }
 
     /// The place that an id stands for. Ids of another editor stand for the end.
@@ -753,7 +815,8 @@ impl MethodEditor {
         let previous = self.preceding(next);
         let index = self.places.len() as u32;
         self.is_as_made &= next == END;
-        let node = self.push_node(Some(lengthened(instruction)), index, previous, next);
+        let (opcode, content) = self.take(instruction);
+        let node = self.push_node(opcode, content, index, (previous, next));
         self.places.push(Place { original: NONE, node });
         self.change(previous, |node| node.next = index);
         self.change(next, |node| node.previous = index);
@@ -781,16 +844,9 @@ impl MethodEditor {
 
 /// Whether an instruction is not passed over when a body is wrapped: it branches, returns, or may not be in a try block.
 fn turns(opcode: Opcode) -> bool {
-    let flow = opcode.flow();
-    matches!(flow, Flow::Branch | Flow::Conditional | Flow::Leave | Flow::Return | Flow::Jump) || opcode == Opcode::Tail
-}
-
-/// Branches are kept in the long form: which one is written shows at the end.
-fn lengthened(mut instruction: NewInstruction) -> NewInstruction {
-    if let NewOperand::Label(_) = instruction.operand {
-        instruction.opcode = instruction.opcode.long().unwrap_or(instruction.opcode);
-    }
-    instruction
+    // From the first to the last, all of them branch.
+    (Opcode::Ret..=Opcode::Switch).contains(&opcode)
+        || matches!(opcode, Opcode::Jmp | Opcode::Leave | Opcode::LeaveS | Opcode::Tail)
 }
 
 /// Appends a compressed unsigned number. ECMA-335 II.23.2.

@@ -1,40 +1,29 @@
 //! Offsets for all that has none: which branches are short, and the bytes.
 
-use super::{END, EditError, Label, MethodEditor, NONE, NewInstruction, NewOperand, Node, OffsetPair, Place, Stretch};
+use super::{Content, EditError, Label, MethodEditor, NONE, OffsetPair, Place, Stretch};
 use crate::Opcode;
 use crate::instruction::{push_opcode, push_operand};
-use std::ops::Range;
 
 /// Where everything goes, and which branches are short.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layout {
-    /// In the order of the code. That of the end is the first one, for what no node is in front of.
-    pieces: Vec<Piece>,
     /// By node.
     offsets: Vec<u32>,
+    /// By node: whether it is a branch that does not reach its label by a distance of one byte.
+    is_long: Vec<bool>,
+    distances: Vec<Distance>,
 }
 
-/// A new instruction or none, and original ones without a change behind it.
-#[derive(Clone, Debug)]
-struct Piece {
-    node: u32,
-    form: Form,
-    /// Bytes of the new instruction.
-    size: u32,
-    /// Places of the original ones.
-    kept: Range<u32>,
-    /// Their bytes in the original.
-    bytes: Range<u32>,
-}
-
+/// A distance in the code, which is written when all offsets are known.
 #[derive(Clone, Copy, Debug)]
-enum Form {
-    /// The only one.
-    Plain,
-    /// A branch that reaches this label by a distance of one byte, as far as is known.
-    Short(Label),
-    /// One that does not.
-    Long,
+struct Distance {
+    /// Of the branch.
+    node: u32,
+    to: Label,
+    /// Where it is written.
+    at: u32,
+    /// Where the branch ends.
+    end: u32,
 }
 
 /// Rounds after which all branches become long. Real code needs one or two; each round takes as long as the
@@ -42,150 +31,133 @@ enum Form {
 const ROUNDS: usize = 50;
 
 impl Layout {
-    /// Starts with all branches short and lengthens those that do not reach, until all do. Branches only grow, so
-    /// this ends, and with the least code.
-    pub fn fix(&mut self, editor: &MethodEditor) -> Result<(), EditError> {
-        let layout = self;
-        layout.cut(editor);
+    /// The code, and where the original instructions are in it. Starts with all branches short and lengthens those that
+    /// do not reach, until all do. Branches only grow, so this ends, and with the least code.
+    pub fn write(&mut self, editor: &MethodEditor) -> Result<(Vec<u8>, Vec<OffsetPair>), EditError> {
+        // Most often enough: new instructions are short ones.
+        let mut code = Vec::with_capacity(editor.code.len() + 3 * editor.nodes.len());
+        let mut offsets = Vec::with_capacity(editor.originals as usize);
+        self.offsets.clear();
+        self.offsets.resize(editor.nodes.len(), NONE);
+        self.is_long.clear();
+        self.is_long.resize(editor.nodes.len(), false);
         for round in 0.. {
-            let mut at = 0_u64;
-            for piece in &layout.pieces {
-                if let Some(offset) = layout.offsets.get_mut(piece.node as usize) {
-                    *offset = at as u32;
-                }
-                at += u64::from(piece.size) + piece.bytes.len() as u64;
+            code.clear();
+            offsets.clear();
+            self.distances.clear();
+            for stretch in editor.stretches() {
+                self.push(editor, &stretch, &mut code, &mut offsets)?;
             }
-            if at > i32::MAX as u64 {
+            if i32::try_from(code.len()).is_err() {
                 return Err(EditError::TooLarge);
             }
-            if let Some(end) = layout.offsets.first_mut() {
-                *end = at as u32;
-            }
-            // Within so little code all branches reach.
-            if at <= i8::MAX as u64 || !layout.lengthen(editor, round >= ROUNDS) {
+            // The node of the end.
+            self.set(0, code.len());
+            if !self.measure(editor, &mut code, round >= ROUNDS)? {
                 break;
+            }
+        }
+        Ok((code, offsets))
+    }
+
+    fn set(&mut self, node: u32, offset: usize) {
+        if let Some(slot) = self.offsets.get_mut(node as usize) {
+            *slot = offset as u32;
+        }
+    }
+
+    /// Appends a new instruction, if there is one, and the original ones behind it.
+    fn push(
+        &mut self,
+        editor: &MethodEditor,
+        stretch: &Stretch<'_>,
+        code: &mut Vec<u8>,
+        offsets: &mut Vec<OffsetPair>,
+    ) -> Result<(), EditError> {
+        let &Stretch { index, node, end } = stretch;
+        self.set(index, code.len());
+        let mut kept = node.place;
+        if !matches!(node.content, Content::Kept) {
+            if let Some(place) = editor.place(kept).filter(|place| place.original != NONE) {
+                offsets.push(OffsetPair { old: place.original, new: code.len() as u32 });
+            }
+            self.push_new(editor, stretch, code)?;
+            kept += 1;
+        }
+        if kept < end {
+            let (start, new) = (editor.original(kept), code.len() as u32);
+            let bytes = editor.code.get(start as usize..editor.original(end) as usize);
+            code.extend_from_slice(bytes.unwrap_or_default());
+            let places = editor.places.get(kept as usize..end as usize).unwrap_or_default();
+            let pair = |place: &Place| OffsetPair { old: place.original, new: new + (place.original - start) };
+            offsets.extend(places.iter().map(pair));
+        }
+        Ok(())
+    }
+
+    fn push_new(
+        &mut self,
+        editor: &MethodEditor,
+        &Stretch { index, node, .. }: &Stretch<'_>,
+        code: &mut Vec<u8>,
+    ) -> Result<(), EditError> {
+        let unfit = EditError::Operand { opcode: node.opcode };
+        match node.content {
+            Content::Kept => {}
+            Content::Plain(operand) => {
+                push_opcode(node.opcode, code);
+                push_operand(node.opcode, operand, code).ok_or(unfit)?;
+            }
+            Content::Branch(to) => {
+                let is_long = self.is_long.get(index as usize).is_some_and(|&is_long| is_long);
+                let opcode = if is_long { node.opcode.long() } else { node.opcode.short() };
+                push_opcode(opcode.ok_or(unfit)?, code);
+                let at = code.len() as u32;
+                code.extend_from_slice(if is_long { &[0; 4] } else { &[0] });
+                self.distances.push(Distance { node: index, to, at, end: code.len() as u32 });
+            }
+            Content::Switch(number) => {
+                if node.opcode != Opcode::Switch {
+                    return Err(unfit);
+                }
+                let labels = editor.switches.get(number as usize).map_or(&[][..], Vec::as_slice);
+                push_opcode(node.opcode, code);
+                code.extend_from_slice(&(labels.len() as u32).to_le_bytes());
+                let start = code.len();
+                code.resize(start + 4 * labels.len(), 0);
+                let end = code.len() as u32;
+                let distance = |(at, &to)| Distance { node: index, to, at, end };
+                self.distances.extend((start as u32..).step_by(4).zip(labels).map(distance));
             }
         }
         Ok(())
     }
 
-    /// Cuts the code at nodes.
-    fn cut(&mut self, editor: &MethodEditor) {
-        self.pieces.clear();
-        self.pieces.reserve(editor.nodes.len());
-        self.offsets.clear();
-        self.offsets.resize(editor.nodes.len(), NONE);
-        let original = |place: u32| match editor.place(place) {
-            Some(place) if place.original != NONE => place.original,
-            _ => editor.code.len() as u32,
-        };
-        for Stretch { node, end } in editor.stretches() {
-            let (form, size) = match &node.instruction {
-                // What is too large for the number is too large for any code.
-                Some(new) => (form_of(new), new.size().try_into().unwrap_or(u32::MAX)),
-                None => (Form::Plain, 0),
-            };
-            let is_kept = node.instruction.is_none() && node.place != END;
-            let kept = if is_kept { node.place } else { node.place + 1 }..end;
-            let bytes = if kept.is_empty() { 0..0 } else { original(kept.start)..original(end) };
-            let index = editor.place(node.place).map_or(NONE, |place| place.node);
-            self.pieces.push(Piece { node: index, form, size, kept, bytes });
-        }
-    }
-
-    /// Makes those branches long that do not reach, or all; tells whether there were any.
-    fn lengthen(&mut self, editor: &MethodEditor, all: bool) -> bool {
+    /// Writes the distances. Makes those branches long that do not reach, or all; tells whether there were any.
+    fn measure(&mut self, editor: &MethodEditor, code: &mut [u8], all: bool) -> Result<bool, EditError> {
         let mut grown = false;
-        for piece in &mut self.pieces {
-            let Form::Short(label) = piece.form else { continue };
-            let offset = |node: u32| self.offsets.get(node as usize).map_or(0, |&offset| i64::from(offset));
-            let target = editor.labels.get(label.0 as usize).map_or(NONE, |slot| slot.node);
-            let distance = offset(target) - offset(piece.node) - i64::from(piece.size);
-            if all || i8::try_from(distance).is_err() {
-                piece.form = Form::Long;
-                piece.size += 3;
-                grown = true;
+        for &Distance { node, to, at, end } in &self.distances {
+            let what = editor.nodes.get(node as usize).map_or(Opcode::Nop, |node| node.opcode);
+            let target = self.offset(editor, to).ok_or(EditError::UnboundLabel { what })?;
+            let distance = target.wrapping_sub(end).cast_signed();
+            let bytes = code.get_mut(at as usize..end as usize).unwrap_or_default();
+            if let [byte] = bytes {
+                *byte = distance as u8;
+                if (all || i8::try_from(distance).is_err())
+                    && let Some(is_long) = self.is_long.get_mut(node as usize)
+                {
+                    (*is_long, grown) = (true, true);
+                }
+            } else if let Some(bytes) = bytes.first_chunk_mut() {
+                *bytes = distance.to_le_bytes();
             }
         }
-        grown
+        Ok(grown)
     }
 
     /// Where a label is; `None` if it is not bound.
     pub fn offset(&self, editor: &MethodEditor, label: Label) -> Option<u32> {
         let slot = editor.labels.get(label.0 as usize)?;
         self.offsets.get(slot.node as usize).copied()
-    }
-
-    /// The code, and where the original instructions are in it.
-    pub fn write(&self, editor: &MethodEditor) -> Result<(Vec<u8>, Vec<OffsetPair>), EditError> {
-        let mut code = Vec::with_capacity(self.offsets.first().map_or(0, |&end| end as usize));
-        let mut offsets = Vec::with_capacity(editor.originals as usize);
-        for piece in &self.pieces {
-            let node = editor.nodes.get(piece.node as usize);
-            if let Some(Node { instruction: Some(instruction), place, .. }) = node {
-                if let Some(place) = editor.place(*place).filter(|place| place.original != NONE) {
-                    offsets.push(OffsetPair { old: place.original, new: code.len() as u32 });
-                }
-                self.push(editor, instruction, piece, &mut code)?;
-            }
-            if piece.kept.is_empty() {
-                continue;
-            }
-            let (start, new) = (piece.bytes.start, code.len() as u32);
-            let bytes = editor.code.get(start as usize..piece.bytes.end as usize);
-            code.extend_from_slice(bytes.unwrap_or_default());
-            let places = editor.places.get(piece.kept.start as usize..piece.kept.end as usize).unwrap_or_default();
-            let pair = |place: &Place| OffsetPair { old: place.original, new: new + (place.original - start) };
-            offsets.extend(places.iter().map(pair));
-        }
-        Ok((code, offsets))
-    }
-
-    /// Appends a new instruction.
-    fn push(
-        &self,
-        editor: &MethodEditor,
-        instruction: &NewInstruction,
-        piece: &Piece,
-        code: &mut Vec<u8>,
-    ) -> Result<(), EditError> {
-        let opcode = instruction.opcode;
-        let unbound = EditError::UnboundLabel { what: opcode };
-        let unfit = EditError::Operand { opcode };
-        let end = code.len() as u32 + piece.size;
-        let distance = |label| self.offset(editor, label).map(|target| target.wrapping_sub(end)).ok_or(unbound);
-        match &instruction.operand {
-            NewOperand::Plain(operand) => {
-                push_opcode(opcode, code);
-                push_operand(opcode, *operand, code).ok_or(unfit)?;
-            }
-            NewOperand::Label(label) => {
-                if let Form::Short(_) = piece.form {
-                    push_opcode(opcode.short().ok_or(unfit)?, code);
-                    code.push(distance(*label)? as u8);
-                } else {
-                    push_opcode(opcode.long().ok_or(unfit)?, code);
-                    code.extend_from_slice(&distance(*label)?.to_le_bytes());
-                }
-            }
-            NewOperand::Switch(labels) => {
-                if opcode != Opcode::Switch {
-                    return Err(unfit);
-                }
-                push_opcode(opcode, code);
-                code.extend_from_slice(&(labels.len() as u32).to_le_bytes());
-                for &label in labels {
-                    code.extend_from_slice(&distance(label)?.to_le_bytes());
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-const fn form_of(new: &NewInstruction) -> Form {
-    match new.operand {
-        NewOperand::Label(label) => Form::Short(label),
-        _ => Form::Plain,
     }
 }

@@ -129,32 +129,6 @@ impl NewInstruction {
         let named = [Opcode::Stloc0, Opcode::Stloc1, Opcode::Stloc2, Opcode::Stloc3];
         Self::indexed(&named, Opcode::StlocS, Opcode::Stloc, index, Operand::Local(index))
     }
-
-    pub(super) fn labels(&self) -> &[Label] {
-        match &self.operand {
-            NewOperand::Plain(_) => &[],
-            NewOperand::Label(label) => std::slice::from_ref(label),
-            NewOperand::Switch(labels) => labels,
-        }
-    }
-
-    pub(super) fn labels_mut(&mut self) -> &mut [Label] {
-        match &mut self.operand {
-            NewOperand::Plain(_) => &mut [],
-            NewOperand::Label(label) => std::slice::from_mut(label),
-            NewOperand::Switch(labels) => labels,
-        }
-    }
-
-    /// Bytes that it takes, branches in the short form.
-    pub(super) fn size(&self) -> u64 {
-        let opcode = u64::from(self.opcode.size());
-        match &self.operand {
-            NewOperand::Label(_) => opcode + 1,
-            NewOperand::Switch(labels) => opcode + 4 + 4 * labels.len() as u64,
-            NewOperand::Plain(_) => opcode + u64::from(self.opcode.operand().size()),
-        }
-    }
 }
 
 /// An operand that is no branch target, free of the code it came from.

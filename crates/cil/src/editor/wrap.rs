@@ -32,16 +32,11 @@ impl MethodEditor {
     /// method returns one.
     pub fn replace_returns(&mut self, result: Option<u16>, exit: Label) {
         for index in 0..self.nodes.len() {
-            if let Some((id, Opcode::Ret)) = self.turning(index) {
+            let node = self.nodes.get(index).filter(|node| node.opcode == Opcode::Ret && !node.removed);
+            if let Some(id) = node.map(|node| InstructionId(node.place)) {
                 self.replace_return(id, result, exit);
             }
         }
-    }
-
-    /// The instruction of a node, if it branches or returns, or may not be in a try block.
-    fn turning(&self, index: usize) -> Option<(InstructionId, Opcode)> {
-        let node = self.nodes.get(index)?;
-        Some((InstructionId(node.place), node.turning()?))
     }
 
     fn replace_return(&mut self, at: InstructionId, result: Option<u16>, exit: Label) {
@@ -114,15 +109,14 @@ impl MethodEditor {
         }
 
         // Nobody but the protected code itself may go to its middle.
-        for node in &self.nodes {
-            let Some(opcode) = node.turning() else { continue };
+        for (index, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.is_turning()) {
             if is_inside(node.place) {
-                if opcode == Opcode::Jmp {
+                if node.opcode == Opcode::Jmp {
                     return Err(EditError::Jump);
                 }
                 continue;
             }
-            for &label in node.labels() {
+            for &label in self.targets(index) {
                 let target = self.bound_to(label);
                 if target.is_some_and(|target| target != start && is_inside(target.0)) {
                     return Err(EditError::BranchInto);
@@ -161,7 +155,9 @@ impl MethodEditor {
         let goes_out =
             |editor: &Self, label| editor.bound_to(label).is_none_or(|target: InstructionId| !is_inside(target.0));
         for index in 0..self.nodes.len() {
-            let Some((id, opcode)) = self.turning(index).filter(|(id, _)| is_inside(id.0)) else { continue };
+            let node = self.nodes.get(index).filter(|node| node.is_turning() && is_inside(node.place));
+            let Some(&Node { opcode, place, .. }) = node else { continue };
+            let id = InstructionId(place);
             match opcode.flow() {
                 Flow::Return => {
                     self.replace_return(id, result, exit);
@@ -169,7 +165,7 @@ impl MethodEditor {
                 }
                 Flow::Prefix if opcode == Opcode::Tail => self.remove(id),
                 Flow::Branch | Flow::Conditional => {
-                    let labels = self.nodes.get(index).map_or(&[][..], Node::labels);
+                    let labels = self.targets(index);
                     if !labels.iter().any(|&label| goes_out(self, label)) {
                         continue;
                     }
