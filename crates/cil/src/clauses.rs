@@ -161,12 +161,11 @@ pub(crate) fn encode_sections(clauses: &[ExceptionClause], out: &mut Vec<u8>) {
         out.extend_from_slice(&[EH_TABLE, size as u8, 0, 0]);
         for clause in clauses {
             let (flags, extra) = clause.flags_and_extra();
-            out.extend_from_slice(&u16::from(flags).to_le_bytes());
-            for range in [clause.try_block, clause.handler] {
-                out.extend_from_slice(&(range.start as u16).to_le_bytes());
-                out.push(range.len() as u8);
-            }
-            out.extend_from_slice(&extra.to_le_bytes());
+            let [t0, t1] = (clause.try_block.start as u16).to_le_bytes();
+            let [h0, h1] = (clause.handler.start as u16).to_le_bytes();
+            let [e0, e1, e2, e3] = extra.to_le_bytes();
+            let sizes = [clause.try_block.len() as u8, clause.handler.len() as u8];
+            out.extend_from_slice(&[flags, 0, t0, t1, sizes[0], h0, h1, sizes[1], e0, e1, e2, e3]);
         }
         return;
     }

@@ -109,10 +109,10 @@ impl MethodHeader {
         if self.init_locals {
             flags |= INIT_LOCALS;
         }
-        out.extend_from_slice(&flags.to_le_bytes());
-        out.extend_from_slice(&self.max_stack.to_le_bytes());
-        out.extend_from_slice(&code_size.to_le_bytes());
-        out.extend_from_slice(&self.local_signature.0.to_le_bytes());
+        let ([f0, f1], [s0, s1]) = (flags.to_le_bytes(), self.max_stack.to_le_bytes());
+        let [c0, c1, c2, c3] = code_size.to_le_bytes();
+        let [t0, t1, t2, t3] = self.local_signature.0.to_le_bytes();
+        out.extend_from_slice(&[f0, f1, s0, s1, c0, c1, c2, c3, t0, t1, t2, t3]);
     }
 }
 
