@@ -74,6 +74,9 @@ impl Regions {
         parts.clear();
         handlers.clear();
         merged.push(root);
+        if clauses.is_empty() {
+            return Ok(());
+        }
         for (index, clause) in (0..).zip(clauses) {
             let mut add = |range: CodeRange, kind| {
                 if range.is_empty() || range.end > code_size {

@@ -266,7 +266,7 @@ struct Walk<'a, T> {
     code: &'a [u8],
     tokens: &'a T,
     returns: bool,
-    heights: &'a mut Vec<u16>,
+    heights: &'a mut [u16],
     max: u16,
     /// Offsets with a height that the pass over the code has not come to.
     ahead: u32,
