@@ -596,6 +596,18 @@ pub struct Totals {
     pub buckets: Vec<u64>,
 }
 
+/// Calls of a method so far, begun and timed, of all threads.
+pub fn counted(slot: u32) -> (u64, u64) {
+    let slot = slot as usize;
+    shards().fold((0, 0), |(calls, timed), shard| {
+        let (begun, ended) = shard.block_there(slot).map_or((0, 0), |block| {
+            let ended = block.timed.load(Acquire);
+            (block.calls.load(Relaxed), ended)
+        });
+        (calls + shard.count_there(slot).unwrap_or(0) + begun, timed + ended)
+    })
+}
+
 /// Adds up all threads. Only one at a time may: the longest of each is taken.
 pub fn totals(slot: u32) -> Totals {
     let slot = slot as usize;
@@ -719,6 +731,7 @@ mod tests {
         assert!(found.longest > 0 && found.ticks >= found.longest);
         assert_eq!(totals(slot).longest, 0, "since the last time");
         assert_eq!(totals(slot - 1).calls, 4000);
+        assert_eq!((counted(slot), counted(slot - 1), counted(slot - 2)), ((4000, 4000), (4000, 0), (0, 0)));
         while tids.iter().any(|tid| !is_gone(*tid)) {
             std::thread::yield_now();
         }

@@ -142,8 +142,18 @@ fn calls_are_traced_from_the_start() {
         let output = common::file(&folder, "launched.clrscope");
         let launch = Sample::named("caller").launch(runtime, &["--rounds", "500", "--fib", "15"]);
         let path = output.to_str().unwrap();
-        let prefix =
-            [common::binary(), "launch", "-q", "-p", "gc", "--trace", "caller!Clrscope.Samples.**", "-o", path, "--"];
+        let prefix = [
+            common::binary(),
+            "launch",
+            "-q",
+            "-p",
+            "trace",
+            "--trace",
+            "caller!Clrscope.Samples.**",
+            "-o",
+            path,
+            "--",
+        ];
         let mut process = launch.under(prefix).start();
         let truth = process.truth(LIMIT);
         assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());

@@ -54,7 +54,7 @@ fn run(runtime: Runtime, traced: Option<&[&str]>) -> Result<f64> {
         None => launch,
         Some(more) => {
             let mut prefix: Vec<OsString> = vec![tool::clrscope().into()];
-            let fixed = ["launch", "-q", "-p", "gc", "--trace", "caller!*.Caller.Nop"];
+            let fixed = ["launch", "-q", "-p", "trace", "--trace", "caller!*.Caller.Nop"];
             prefix.extend(fixed.iter().chain(more).map(OsString::from));
             prefix.extend(["-o".into(), folder.path().join("trace.clrscope").into(), "--".into()]);
             launch.under(prefix)
@@ -115,7 +115,7 @@ pub fn start(runtime: Runtime) -> Result<Vec<Row>> {
     for round in 0..=ROUNDS {
         let folder = tempfile::tempdir()?;
         let mut command = Command::new(tool::clrscope());
-        command.args(["launch", "-q", "-p", "gc", "--everything", "--trace", "**", "-o"]);
+        command.args(["launch", "-q", "-p", "trace", "--everything", "--trace", "**", "-o"]);
         command.arg(folder.path().join("trace.clrscope")).arg("--").arg(&application);
         let (without, with) = (took(&mut Command::new(&application))?, took(&mut command)?);
         if round > 0 {

@@ -34,7 +34,8 @@ const POLL: Duration = Duration::from_millis(20);
 pub struct Args {
     #[command(flatten)]
     recording: RecordingArgs,
-    /// Count and time the calls of these methods from the start, as `clrscope trace` does; may be given several times
+    /// Count and time the calls of these methods from the start, as `clrscope trace` does; may be given several times. With
+    /// `-p trace` nothing else is recorded
     #[arg(long, value_name = "PATTERN")]
     trace: Vec<String>,
     /// Event log to write of what the profilers saw, one JSON object a line, for `clrscope validate`; with --trace also the code of
@@ -65,6 +66,8 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let mut options = args.recording.options(args.duration, Some(output), false);
     if !args.trace.is_empty() || args.traced.has_file() {
         options.instrument = Some(args.traced.rules(&args.trace)?);
+        // By its name it says that nothing else is to be recorded.
+        options.profilers.retain(|selection| selection.spec.id != profilers::trace::SPEC.id);
         options.profilers.push(args.traced.profiler(args.event_log.is_some())?);
     }
     run_command(&args.command, options, true, |summary| finish(args, summary))
