@@ -142,7 +142,9 @@ pub enum RecordError {
     )]
     NotTogether(&'static str, &'static str),
     /// The profiler `trace` was asked for without saying what to trace.
-    #[error("the profiler trace has to be told which methods: clrscope trace <PID> '<pattern>'")]
+    #[error(
+        "the profiler trace has to be told which methods: clrscope trace <PID> '<pattern>', or clrscope launch --trace '<pattern>'"
+    )]
     NoRules,
     /// What was asked for does not fit into one message to the agent.
     #[error("the rules are too large: at most {MOST} bytes can be sent; use fewer or wider patterns", MOST = wire::frame::MAX_FRAME)]
