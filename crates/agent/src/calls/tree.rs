@@ -15,7 +15,7 @@ use std::sync::atomic::{
 /// Most calls within each other that are kept.
 pub const MOST_DEEP: usize = 16_384;
 /// Most nodes of a tree.
-pub const MOST_NODES: usize = 65_536;
+pub const MOST_NODES: usize = 131_072;
 /// Most nodes of all trees of the process: 80 MB.
 const MOST_IN_ALL: u32 = 1 << 20;
 /// Slots of the table of children: never more than half of them are used.
