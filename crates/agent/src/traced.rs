@@ -10,7 +10,7 @@
 
 use crate::arguments::{TextLayout, Value, Values};
 use crate::calls::{self, Tree, TreeKind};
-use crate::os::map::Zeroed;
+use crate::os::map::{Zeroed, pages};
 use crate::os::threads::{current_tid, is_gone};
 use crate::pending::{Begun, Pending};
 use crate::single_calls::{Calls, SingleCall};
@@ -31,6 +31,8 @@ const MOST_MEMORY: usize = 128 << 20;
 const COUNTS: usize = 512;
 const BLOCKS: usize = 4;
 const METHODS: usize = Manager::MOST as usize;
+/// Most pieces of blocks that a thread reserves at a time.
+const MOST_PIECES: usize = 24;
 
 /// Buckets within each doubling: a bucket is 6 % wide.
 const PARTS_BITS: u32 = 4;
@@ -113,6 +115,10 @@ struct Shard {
     blocks: [AtomicPtr<[Block; BLOCKS]>; METHODS / BLOCKS],
     calls: AtomicPtr<Calls>,
     values: AtomicPtr<Values>,
+    /// Pieces of blocks so far, and those that are reserved beyond: how many, and where.
+    pieces: AtomicUsize,
+    spare: AtomicUsize,
+    next: AtomicPtr<[Block; BLOCKS]>,
 }
 
 /// The functions, for rewritten code.
@@ -496,27 +502,30 @@ fn shards() -> impl Iterator<Item = &'static Shard> {
 
 /// Memory of zeros that is never given back; `None` if there is none, or there would be too much.
 fn piece<T>() -> Option<*mut T> {
-    let size = size_of::<T>();
-    if MEMORY.fetch_add(size, Relaxed) + size > MOST_MEMORY {
-        MEMORY.fetch_sub(size, Relaxed);
-        return None;
-    }
     // SAFETY: only called for types that are made of atomic numbers and pointers, for which zero is a value.
-    match unsafe { Zeroed::<T>::reserve() } {
-        Some(made) => Some(made.into_raw()),
-        None => {
-            MEMORY.fetch_sub(size, Relaxed);
-            None
-        }
+    accounted(size_of::<T>(), || unsafe { Zeroed::<T>::reserve() }.map(Zeroed::into_raw))
+}
+
+/// What is made of so many bytes, unless all shards together would have too many then.
+fn accounted<T>(size: usize, make: impl FnOnce() -> Option<T>) -> Option<T> {
+    let made = if MEMORY.fetch_add(size, Relaxed) + size > MOST_MEMORY { None } else { make() };
+    if made.is_none() {
+        MEMORY.fetch_sub(size, Relaxed);
     }
+    made
 }
 
 /// What stands in a slot; made if need be by the one thread that owns the shard.
 #[inline]
 fn made<T>(slot: &AtomicPtr<T>) -> Option<&'static T> {
+    made_by(slot, piece)
+}
+
+#[inline]
+fn made_by<T>(slot: &AtomicPtr<T>, make: impl FnOnce() -> Option<*mut T>) -> Option<&'static T> {
     let mut place = slot.load(Acquire);
     if place.is_null() {
-        place = piece::<T>()?;
+        place = make()?;
         slot.store(place, std::sync::atomic::Ordering::Release);
     }
     // SAFETY: pieces are never given back.
@@ -557,7 +566,28 @@ impl Shard {
     #[inline]
     fn block(&self, slot: u32) -> Option<&Block> {
         let slot = slot as usize;
-        made(self.blocks.get(slot / BLOCKS)?)?.get(slot % BLOCKS)
+        made_by(self.blocks.get(slot / BLOCKS)?, || self.piece_of_blocks())?.get(slot % BLOCKS)
+    }
+
+    /// The first are reserved alone, and then a quarter of as many as there are: a thread that calls many methods will call more, and the pages of
+    /// all of them at once cost far less than one by one.
+    #[cold]
+    fn piece_of_blocks(&self) -> Option<*mut [Block; BLOCKS]> {
+        let (pieces, mut spare) = (self.pieces.load(Relaxed), self.spare.load(Relaxed));
+        if spare == 0 {
+            let size = size_of::<[Block; BLOCKS]>();
+            let more = (pieces / 4).min(MOST_PIECES);
+            let many = || accounted(more * size, || pages(more * size));
+            let reserved = if more > 1 { many() } else { None };
+            spare = if reserved.is_some() { more } else { 1 };
+            let next = reserved.map_or_else(piece, |reserved| Some(reserved.as_ptr().cast()))?;
+            self.next.store(next, Relaxed);
+        }
+        let next = self.next.load(Relaxed);
+        self.next.store(next.wrapping_add(1), Relaxed);
+        self.spare.store(spare - 1, Relaxed);
+        self.pieces.store(pieces + 1, Relaxed);
+        Some(next)
     }
 
     /// The same for a reader, who makes nothing.
