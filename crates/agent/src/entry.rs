@@ -137,7 +137,9 @@ pub fn event_mask(config: &SessionConfig, notify_only: bool, exceptions_by_event
     // profiler that cannot do without them asks for them, and only the main one may.
     let rewrites = matches!(Rewriting::of(config), Rewriting::On { .. });
     let never = if rewrites { EventMask::NONE } else { EventMask::ENABLE_REJIT };
-    let legal = if config.launched { wanted } else { both(wanted, EventMask::AFTER_ATTACH) };
+    // To have methods compiled that are instrumented when they are called for the first time.
+    let searches = if config.launched && rewrites { EventMask::CACHE_SEARCHES } else { EventMask::NONE };
+    let legal = if config.launched { wanted.union(searches) } else { both(wanted, EventMask::AFTER_ATTACH) };
     let legal = if notify_only { both(legal, EventMask::NOTIFICATION_ONLY) } else { legal };
     legal.without(never)
 }
@@ -332,18 +334,28 @@ impl ProfilerCallback for Entry {
         }
     }
 
-    fn jit_compilation_started(&self, _cx: &CallbackCx<'_>, _function: FunctionId, _safe_to_block: bool) {
+    fn jit_cached_function_search_started(&self, _cx: &CallbackCx<'_>, _function: FunctionId) -> bool {
+        self.running().is_none_or(|agent| !agent.instrumentation.is_by_first_calls())
+    }
+
+    fn jit_compilation_started(&self, _cx: &CallbackCx<'_>, function: FunctionId, _safe_to_block: bool) {
         compiling::begin();
+        if let Some(agent) = self.running() {
+            agent.instrumentation.first_call(function);
+        }
     }
 
     fn jit_compilation_finished(
         &self,
         _cx: &CallbackCx<'_>,
-        _function: FunctionId,
-        _status: Result<(), HResult>,
+        function: FunctionId,
+        status: Result<(), HResult>,
         _safe_to_block: bool,
     ) {
         self.compiled();
+        if let Some(manager) = instrumentation::manager() {
+            manager.compiled(function, ReJitId(0), status);
+        }
     }
 
     fn dynamic_method_jit_compilation_started(

@@ -9,7 +9,7 @@ use crate::traced;
 use corprof::ids::FunctionId;
 use corprof::ids::ModuleId;
 use corprof::metadata::token::MethodDef;
-use instrument::{Change, Manager, Proof, Rewritten, State};
+use instrument::{Change, Manager, Method, Proof, Rewritten, State};
 use profilers::trace::{Rewriting, tells_il};
 use rules::{Action, RuleSet};
 use std::collections::VecDeque;
@@ -66,8 +66,11 @@ pub fn allow(runtime: &Runtime) {
 /// null pointer. .NET 5 to 8 ask while they hold the lock of code versions, for which whoever else asks waits with the lock that they wait for:
 /// the process stands still for ever (dotnet/runtime#97771; seen to be so in 8). So there nothing is inlined as long as there are methods to be
 /// asked for, and none is asked for until what was compiled before is done.
+///
+/// What is [instrumented at its first call](Instrumentation::first_call) must not have been inlined before.
 pub fn may_inline(agent: &Agent) -> bool {
-    !inlines_blindly(agent) || agent.instrumentation.asking.load(SeqCst) == 0
+    let is_safe = !inlines_blindly(agent) || agent.instrumentation.asking.load(SeqCst) == 0;
+    is_safe && !agent.instrumentation.is_by_first_calls()
 }
 
 fn inlines_blindly(agent: &Agent) -> bool {
@@ -127,6 +130,8 @@ pub struct Instrumentation {
     asking: AtomicUsize,
     /// Whether compilations are waited for: who compiles must not wait for us.
     waits_for_compilers: AtomicBool,
+    /// Whether methods are instrumented when they are called for the first time.
+    by_first_calls: AtomicBool,
     /// Rules for modules that come.
     rules: Mutex<Option<Arc<RuleSet>>>,
     changes: Mutex<Vec<Change>>,
@@ -159,12 +164,33 @@ impl Instrumentation {
 
     /// A module was loaded. Its load waits a moment until its methods are rewritten.
     pub fn module_loaded(&self, module: ModuleId) {
-        if lock(&self.rules).is_none() {
+        if lock(&self.rules).is_none() || self.is_by_first_calls() {
             return;
         }
         self.asking.fetch_add(1, SeqCst);
         let number = self.give(Job::Module(module));
         self.wait(number, || self.waits_for_compilers.load(SeqCst));
+    }
+
+    /// Whether methods are instrumented when they are called for the first time: code that was compiled before the process began must not be
+    /// used then.
+    pub fn is_by_first_calls(&self) -> bool {
+        self.by_first_calls.load(SeqCst)
+    }
+
+    /// The runtime is about to compile a method.
+    pub fn first_call(&self, function: FunctionId) {
+        if let Some(manager) = manager().filter(|_| self.is_by_first_calls()) {
+            let change = manager.first_call(function, limit);
+            lock(&self.changes).extend(change);
+        }
+    }
+
+    /// From now on methods are instrumented by these rules when they are called for the first time, or no more.
+    fn set_first_calls(&self, manager: &Manager, rules: Option<Arc<RuleSet>>) {
+        let is_by_first_calls = rules.is_some();
+        manager.set_first_calls(rules);
+        self.by_first_calls.store(is_by_first_calls, SeqCst);
     }
 
     /// Waits a moment until all is done that was given so far.
@@ -274,6 +300,8 @@ impl Instrumentation {
         }
         worker.join();
         if let Some(manager) = manager() {
+            self.set_first_calls(manager, None);
+            manager.map_first_calls();
             let changes = manager.revert(|_| true);
             lock(&self.changes).extend(changes);
         }
@@ -296,6 +324,7 @@ pub fn run(agent: &Agent) {
             let mut jobs = waited.map_or_else(|poisoned| poisoned.into_inner().0, |(jobs, _)| jobs);
             jobs.pop_front()
         };
+        manager.map_first_calls();
         let mut changes = manager.take_failures();
         pause = LOOK_INTERVAL;
         if let Some(job) = job {
@@ -319,13 +348,15 @@ fn work(agent: &Agent, manager: &Manager, job: Job) -> Vec<Change> {
     let mut changes = Vec::new();
     match job {
         Job::Apply { rules, dry } => {
+            // A process that has not begun has no modules.
+            let began = !agent.config.launched || agent.go.load(SeqCst);
+            let by_first_calls = !began && !dry && is_by_first_calls(agent, &rules);
+            instrumentation.set_first_calls(manager, by_first_calls.then(|| Arc::clone(&rules)));
             changes = manager.revert(|_| true);
             // Methods of modules that come cannot have been inlined before: for those nobody is waited for.
             if !dry {
                 instrumentation.begin_asking(agent);
             }
-            // A process that has not begun has none.
-            let began = !agent.config.launched || agent.go.load(SeqCst);
             let proof = if dry { Proof::Dry } else { Proof::First };
             let modules = began.then(|| agent.runtime.info().modules()).into_iter().flatten().flatten();
             for module in modules.filter_map(|module| module.ok()?.non_null()) {
@@ -347,7 +378,7 @@ fn work(agent: &Agent, manager: &Manager, job: Job) -> Vec<Change> {
             instrumentation.asking.fetch_sub(1, SeqCst);
         }
         Job::Expire(expired) => {
-            changes = manager.revert(|method| expired.contains(&method.rule));
+            changes = manager.expire(&expired);
         }
     }
     changes
@@ -360,13 +391,22 @@ fn one(agent: &Agent, manager: &Manager, module: ModuleId, rules: &RuleSet, proo
     let is_over = || agent.phase() == crate::agent::Phase::Stopping;
     let apply = || manager.apply(&[module], rules, proof, see, &is_over);
     let changes = agent.runtime.unloads().hold(module, apply).unwrap_or_default();
-    for change in changes.iter().filter(|change| change.state == State::Requested) {
-        if let (Some(rule), Some(slot)) = (rules.rules().get(change.method.rule), change.method.slot) {
-            let slowest = if let Action::Trace { slowest, .. } = rule.action { slowest } else { 0 };
-            traced::set_limits(slot, rule.limits.one_in, slowest);
-        }
-    }
+    changes.iter().filter(|change| change.state == State::Requested).for_each(|change| limit(&change.method, rules));
     changes
+}
+
+/// How many calls of a method are timed, and told.
+fn limit(method: &Method, rules: &RuleSet) {
+    if let (Some(rule), Some(slot)) = (rules.rules().get(method.rule), method.slot) {
+        let slowest = if let Action::Trace { slowest, .. } = rule.action { slowest } else { 0 };
+        traced::set_limits(slot, rule.limits.one_in, slowest);
+    }
+}
+
+/// Whether rules take so much that methods are better instrumented one by one, when they are called for the first time. Not those that somebody
+/// wants to see: he is waited for, which callbacks must not. Nor where methods that are put back [must not be inlined](may_inline).
+fn is_by_first_calls(agent: &Agent, rules: &RuleSet) -> bool {
+    rules.takes_everything() && !tells_il(&agent.config) && !inlines_blindly(agent)
 }
 
 /// Keeps the bodies of a method for the writer, and waits a while if that has not come to the ones before.

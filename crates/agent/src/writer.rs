@@ -170,6 +170,8 @@ impl<'a> Writer<'a> {
                 let status = self.status();
                 self.put(Record::Status(status))?;
             }
+            // Names of many methods at once would take long as the process ends.
+            self.define_instrumented()?;
             self.drain()?;
             self.send()?;
             if self.agent.phase() == Phase::Stopping {

@@ -240,16 +240,6 @@ fn a_socket_where_somebody_else_answers_nothing() {
     run(["ps"]).expect(0);
 }
 
-/// The one process that a process has started.
-fn child_of(pid: u32) -> u32 {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    let children = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("children")).unwrap_or_default());
-    let children: Vec<String> =
-        children.flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect();
-    assert_eq!(children.len(), 1, "{children:?}");
-    children[0].parse().unwrap()
-}
-
 #[test]
 fn another_profiler_is_there() {
     for runtime in testkit::sample_runtimes() {
@@ -261,7 +251,7 @@ fn another_profiler_is_there() {
         let mut launched = launch.under(profiler).start();
         launched.wait_for_ready();
         // The program itself is what clrscope started.
-        let pid = child_of(launched.pid()).to_string();
+        let pid = common::child_of(launched.pid()).to_string();
         let record = |duration| ["record", &pid, "-p", "cpu", "--duration", duration, "-o", second.to_str().unwrap()];
         let beside = run(record("1s"));
         if runtime.major() >= 6 {

@@ -7,7 +7,8 @@ use common::{
     tracing::{Tracing, by_name, refusals},
 };
 use serde_json::Value;
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 use testkit::{Runtime, Sample, TargetProcess, sample_runtimes};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -213,6 +214,57 @@ fn methods_that_cannot_be_traced_from_the_start_are_told_called_or_not() {
         }
         assert!(why("Valued.Forgotten").contains("returns no task"), "{what}: {}", why("Valued.Forgotten"));
         assert_eq!(why("Traced.Rest"), "nothing", "{what}");
+    }
+}
+
+/// From .NET 9 on its methods are instrumented when they are called for the first time, and what they are put back from is the first code that the
+/// runtime has of them.
+#[test]
+fn a_program_goes_on_after_everything_was_traced_from_its_start() {
+    for runtime in sample_runtimes() {
+        let folder = common::scratch();
+        let output = common::file(&folder, "launched.clrscope");
+        let options = ["launch", "-q", "-p", "trace", "--trace", "**", "--everything", "-d", "3s", "-o"];
+        let prefix = [common::binary()].into_iter().chain(options).chain([output.to_str().unwrap(), "--"]);
+        let mut process = Sample::named("traced").launch(runtime, &[""; 0]).under(prefix).start();
+        process.wait_for_ready();
+        process.send_line("go 20").unwrap();
+        let launched = process.truth(LIMIT);
+        process.send_line("spin").unwrap();
+        let deadline = Instant::now() + LIMIT;
+        // It is there when the recording is whole.
+        while !output.exists() {
+            assert!(Instant::now() < deadline, "{runtime}: {}", process.transcript());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        process.send_line("still").unwrap();
+        assert_eq!(process.truth(LIMIT)["wrong"], 0, "{runtime}");
+        // Also methods that were called for the first time then.
+        let pid = common::child_of(process.pid());
+        for _ in 0..2 {
+            let arguments = without_drivers(&[ALL]);
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            let tracing = Tracing::of(pid, &arguments);
+            process.send_line("go 50").unwrap();
+            let truth = process.truth(LIMIT);
+            assert_true(&tracing.end(), &truth, true, &runtime.to_string());
+        }
+        process.send_line("exit").unwrap();
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
+
+        let report = run(["report", output.to_str().unwrap(), "--format", "json"]).expect(0).json();
+        let called = |name: &str| {
+            let functions = report["functions"].as_array().unwrap();
+            let methods = report["traced"]["methods"].as_array().unwrap().iter();
+            let calls = methods.filter(|method| {
+                let function = &functions[method["function"].as_u64().unwrap() as usize]["name"];
+                function.as_str().unwrap().starts_with(&format!("{name}("))
+            });
+            calls.map(|method| method["calls"].as_u64().unwrap()).sum::<u64>()
+        };
+        for (name, known) in launched["methods"].as_object().unwrap() {
+            assert!(called(name) >= known["calls"].as_u64().unwrap(), "{runtime}: {name}");
+        }
     }
 }
 

@@ -155,3 +155,56 @@ fn rules_take_exactly_what_they_say() {
         assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
     }
 }
+
+const ENDING: &str = r#"
+[[rule]]
+name = "some"
+match = "traced!Clrscope.Samples.Traced.*"
+expires-after-calls = 100
+priority = 1
+
+[[rule]]
+name = "all"
+match = "**"
+everything = true
+do = "count"
+"#;
+
+/// The rule for the program's methods ends while the other one goes on.
+#[test]
+fn a_rule_that_has_ended_takes_nothing_more() {
+    for runtime in sample_runtimes() {
+        let folder = scratch();
+        let (rules, output) = (file(&folder, "ending.toml"), file(&folder, "ending.clrscope"));
+        fs::write(&rules, ENDING).unwrap();
+        let path = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+        let options = ["launch", "-q", "-p", "trace", "--rules"].map(str::to_owned);
+        let prefix = [common::binary().to_owned()].into_iter().chain(options);
+        let prefix = prefix.chain([path(&rules), "-o".to_owned(), path(&output), "--".to_owned()]);
+        let mut process = Sample::named("traced").launch(runtime, &[""; 0]).under(prefix).start();
+        process.wait_for_ready();
+        process.send_line("go 100").unwrap();
+        process.truth(LIMIT);
+        // It is looked once a second how many calls there were.
+        std::thread::sleep(Duration::from_millis(3500));
+        process.send_line("spin").unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        process.send_line("still").unwrap();
+        let truth = process.truth(LIMIT);
+        process.send_line("exit").unwrap();
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
+
+        let report = run(["report", &path(&output), "--format", "json"]).expect(0).json();
+        let functions = report["functions"].as_array().unwrap();
+        let name = |method: &Value| functions[method["function"].as_u64().unwrap() as usize]["name"].to_string();
+        let calls = |rule: &str, of: &str| {
+            let methods = report["traced"]["methods"].as_array().unwrap().iter();
+            let methods = methods.filter(|method| method["rule"] == rule && name(method).contains(of));
+            methods.map(|method| method["calls"].as_u64().unwrap()).sum::<u64>()
+        };
+        let later = truth["methods"]["Clrscope.Samples.Traced.Plain"]["calls"].as_u64().unwrap();
+        let told = calls("some", "Traced.Plain(");
+        assert!((100..later).contains(&told), "{runtime}: {told} calls, {later} later");
+        assert!(calls("all", "") > 1000, "{runtime}: {report:#}");
+    }
+}

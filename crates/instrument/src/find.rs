@@ -7,8 +7,9 @@ use corprof::ids::ModuleId;
 use corprof::metadata::token::{MemberRef, MethodDef, Token, TypeDef, TypeRef};
 use corprof::metadata::{Metadata, MethodAttributes, MethodImplAttributes, MethodProps};
 use rules::{MethodFacts, RuleSet, Signature, TypeRules, Version};
-use std::cell::LazyCell;
-use std::collections::HashSet;
+use std::cell::{OnceCell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// A method that a rule takes.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,22 +32,80 @@ const CORE: &str = "System.Private.CoreLib";
 /// Deepest nesting of types that is looked into.
 const MOST_NESTED: usize = 64;
 
+/// What is looked up once for all methods of a module.
+#[derive(Debug)]
+pub(crate) struct ModuleFacts {
+    assembly: String,
+    version: Version,
+    /// Types in which others are nested. To look for attributes of each method takes longer than all else; a state machine is nested in
+    /// the type of its method.
+    enclosing: OnceCell<HashSet<TypeDef>>,
+    /// Whether methods can be marked as called directly by native code.
+    may_be_direct: OnceCell<bool>,
+    /// Full names of types with methods that were [looked at](find_one).
+    type_names: RefCell<HashMap<TypeDef, Option<Arc<str>>>>,
+}
+
+impl ModuleFacts {
+    /// `None` for a module without a manifest.
+    pub(crate) fn of(metadata: &Metadata) -> Option<Self> {
+        let manifest = metadata.manifest().ok()?;
+        let identity = manifest.assembly_props(manifest.assembly().ok()??).ok()?.identity;
+        let version = identity.version;
+        Some(Self {
+            assembly: identity.name,
+            version: Version([version.major, version.minor, version.build, version.revision]),
+            enclosing: OnceCell::new(),
+            may_be_direct: OnceCell::new(),
+            type_names: RefCell::default(),
+        })
+    }
+
+    fn type_name(&self, metadata: &Metadata, type_def: TypeDef) -> Option<Arc<str>> {
+        let name = || {
+            let mut name = String::new();
+            full_name(metadata, type_def, &mut name, MOST_NESTED)?;
+            Some(name.into())
+        };
+        self.type_names.borrow_mut().entry(type_def).or_insert_with(name).clone()
+    }
+
+    /// A method, if a rule takes it. `props` and `name` are its own.
+    fn found(
+        &self,
+        names: &NameResolver,
+        metadata: &Metadata,
+        (types, type_name): (&TypeRules<'_>, &str),
+        (module, type_def, method): (ModuleId, TypeDef, MethodDef),
+        (props, name): (&MethodProps<'_>, &str),
+    ) -> Option<Found> {
+        let rule = rule(names, metadata, types, module, (type_def, method), name)?;
+        let refusal = match self.assembly == CORE && is_internal(type_name) {
+            true => Some(Refusal::RuntimeInternal),
+            false => {
+                refusal(metadata, || *self.may_be_direct.get_or_init(|| knows(metadata, UNMANAGED)), method, props)
+            }
+        };
+        let may_be_async = self.enclosing.get_or_init(|| enclosing(metadata)).contains(&type_def);
+        let machine = may_be_async.then(|| machine(metadata, type_def, method)).flatten();
+        let is_async_iterator = may_be_async && machine.is_none() && is_async_iterator(metadata, method);
+        Some(Found { method, rule, machine, is_async_iterator, refusal })
+    }
+}
+
 /// The methods of a module that rules take, in the order of their tokens within each type.
 ///
 /// # Errors
 /// The module is gone, or has no metadata.
 pub fn find(names: &NameResolver, module: ModuleId, rules: &RuleSet) -> Result<Vec<Found>, Refusal> {
     let metadata = names.metadata(module)?;
-    let Some((assembly, version)) = assembly(&metadata) else { return Ok(Vec::new()) };
-    let wanted = rules.for_assembly(&assembly, version);
+    let Some(facts) = ModuleFacts::of(&metadata) else { return Ok(Vec::new()) };
+    let wanted = rules.for_assembly(&facts.assembly, facts.version);
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
     let mut found = Vec::new();
     let (mut type_name, mut name) = (String::new(), String::new());
-    // To look for attributes of each method takes longer than all else; a state machine is nested in the type of its method.
-    let enclosing = LazyCell::new(|| enclosing(&metadata));
-    let may_be_direct = LazyCell::new(|| knows(&metadata, UNMANAGED));
     for type_def in metadata.type_defs() {
         let Ok(type_def) = type_def else { break };
         type_name.clear();
@@ -57,32 +116,31 @@ pub fn find(names: &NameResolver, module: ModuleId, rules: &RuleSet) -> Result<V
         if types.is_empty() {
             continue;
         }
-        let is_internal = assembly == CORE && is_internal(&type_name);
         for method in metadata.methods(type_def) {
             let Ok(method) = method else { break };
             name.clear();
             let Ok(props) = metadata.method_into(method, &mut name) else { continue };
-            let Some(rule) = rule(names, &metadata, &types, module, (type_def, method), &name) else { continue };
-            let refusal = if is_internal {
-                Some(Refusal::RuntimeInternal)
-            } else {
-                refusal(&metadata, &may_be_direct, method, &props)
-            };
-            let may_be_async = enclosing.contains(&type_def);
-            let machine = may_be_async.then(|| machine(&metadata, type_def, method)).flatten();
-            let is_async_iterator = may_be_async && machine.is_none() && is_async_iterator(&metadata, method);
-            found.push(Found { method, rule, machine, is_async_iterator, refusal });
+            let (types, of) = ((&types, &*type_name), (module, type_def, method));
+            found.extend(facts.found(names, &metadata, types, of, (&props, &name)));
         }
     }
     Ok(found)
 }
 
-/// Simple name and version; `None` for a module without a manifest.
-fn assembly(metadata: &Metadata) -> Option<(String, Version)> {
-    let manifest = metadata.manifest().ok()?;
-    let identity = manifest.assembly_props(manifest.assembly().ok()??).ok()?.identity;
-    let version = identity.version;
-    Some((identity.name, Version([version.major, version.minor, version.build, version.revision])))
+/// One method of a module, if a rule takes it.
+pub(crate) fn find_one(
+    names: &NameResolver,
+    facts: &ModuleFacts,
+    (module, method): (ModuleId, MethodDef),
+    rules: &RuleSet,
+) -> Option<Found> {
+    let metadata = names.metadata(module).ok()?;
+    let wanted = rules.for_assembly(&facts.assembly, facts.version);
+    let mut name = String::new();
+    let props = metadata.method_into(method, &mut name).ok()?;
+    let type_name = facts.type_name(&metadata, props.class)?;
+    let types = wanted.for_type(&type_name);
+    facts.found(names, &metadata, (&types, &type_name), (module, props.class, method), (&props, &name))
 }
 
 /// The name with namespace and enclosing types, as metadata has it.
@@ -212,7 +270,7 @@ const UNMANAGED: &str = "System.Runtime.InteropServices.UnmanagedCallersOnlyAttr
 /// Why a method cannot be instrumented, as far as its row in metadata tells. `may_be_direct` is whether its module knows that attribute.
 fn refusal(
     metadata: &Metadata,
-    may_be_direct: &LazyCell<bool, impl FnOnce() -> bool>,
+    may_be_direct: impl Fn() -> bool,
     method: MethodDef,
     &MethodProps { attributes, implementation, code_rva, .. }: &MethodProps<'_>,
 ) -> Option<Refusal> {
@@ -226,7 +284,7 @@ fn refusal(
     if has(MethodImplAttributes::ASYNC) {
         return Some(Refusal::RuntimeAsync);
     }
-    let may_be_direct = attributes.contains(MethodAttributes::STATIC) && **may_be_direct;
+    let may_be_direct = attributes.contains(MethodAttributes::STATIC) && may_be_direct();
     if may_be_direct && metadata.custom_attribute_named(method, UNMANAGED).is_ok_and(|found| found.is_some()) {
         return Some(Refusal::CalledByNativeCode);
     }

@@ -2,18 +2,19 @@
 
 use crate::arguments::{Arguments, Types};
 use crate::asynchronous::{self, Source, Tasks};
-use crate::find::parameters;
+use crate::find::{ModuleFacts, find_one, parameters};
 use crate::{Body, Found, Probes, Refusal, Rewritten, Scope, Template, find, rewrite};
 use cil::Edited;
 use corprof::abi::{COR_IL_MAP, COR_PRF_MODULE_FLAGS, COR_PRF_REJIT_FLAGS};
 use corprof::control::FunctionControl;
 use corprof::ids::{FunctionId, ModuleId, ReJitId};
-use corprof::info::{ModuleMethod, ProfilerInfo};
+use corprof::info::{IlMapEntry, ModuleMethod, ProfilerInfo};
 use corprof::metadata::token::MethodDef;
 use corprof::{HResult, NameResolver};
 use rules::{Action, RuleSet};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::iter;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -80,6 +81,15 @@ struct Installed {
     prepared: Option<Arc<Prepared>>,
 }
 
+/// What [`Manager::first_call`] has seen.
+#[derive(Debug, Default)]
+struct FirstCalls {
+    rules: Option<Arc<RuleSet>>,
+    /// Modules, and why no method of theirs can be instrumented; `None` for those without methods.
+    modules: HashMap<ModuleId, Option<(ModuleFacts, Option<Refusal>)>>,
+    seen: HashSet<Key>,
+}
+
 type Prepared = (Vec<u8>, Vec<COR_IL_MAP>);
 
 type Key = (ModuleId, MethodDef);
@@ -90,6 +100,12 @@ struct Known {
     /// Slots stay with methods: their counts go on.
     slots: HashMap<Key, u32>,
     next_slot: u32,
+    /// Methods that were [instrumented at their first call](Manager::first_call), and the bodies that they had and have not got back.
+    first_bodies: HashMap<Key, Option<Vec<u8>>>,
+    /// Those of which the runtime does not know yet [what is where](Manager::map_first_calls).
+    unmapped: Vec<(FunctionId, Arc<Prepared>)>,
+    /// Places of rules that have [ended](Manager::expire).
+    expired: HashSet<usize>,
     /// Those that are to be proved [later](Proof::Later).
     unproved: VecDeque<Key>,
     /// Those that could not be proved later, for [`Manager::take_failures`].
@@ -114,6 +130,8 @@ pub struct Manager {
     progress: AtomicU64,
     /// Modules with methods that are instrumented. Each is held while one body is made.
     scopes: Mutex<HashMap<ModuleId, Arc<Mutex<Scope>>>>,
+    /// Held while one method is instrumented at its first call: whoever else calls it first waits.
+    first_calls: Mutex<FirstCalls>,
 }
 
 impl Manager {
@@ -137,11 +155,13 @@ impl Manager {
             known: Mutex::default(),
             progress: AtomicU64::new(0),
             scopes: Mutex::default(),
+            first_calls: Mutex::default(),
         }
     }
 
     /// Gives back what it holds of the runtime, for an agent that leaves.
     pub fn forget(&self) {
+        self.set_first_calls(None);
         lock(&self.scopes).clear();
         self.names.forget_all();
     }
@@ -181,7 +201,11 @@ impl Manager {
                 break;
             }
             // A module that is gone, or has only resources, has no methods.
-            let Ok(found) = find(&self.names, module, rules) else { continue };
+            let Ok(mut found) = find(&self.names, module, rules) else { continue };
+            {
+                let known = self.known();
+                found.retain(|found| !known.expired.contains(&found.rule));
+            }
             if found.is_empty() {
                 continue;
             }
@@ -220,23 +244,146 @@ impl Manager {
         changes
     }
 
-    /// Opens a module for additions, unless it is.
-    fn open(&self, module: ModuleId) -> Result<(), Refusal> {
-        if let Entry::Vacant(free) = lock(&self.scopes).entry(module) {
-            free.insert(Arc::new(Mutex::new(Scope::open(&self.info, module)?)));
+    /// Other rules come: those of before have not ended any more. From now on methods are instrumented [when they are called](Self::first_call) for
+    /// the first time if these take them; `None` for no more. What has begun is over then.
+    pub fn set_first_calls(&self, rules: Option<Arc<RuleSet>>) {
+        *lock(&self.first_calls) = FirstCalls { rules, ..FirstCalls::default() };
+        self.known().expired.clear();
+    }
+
+    /// Rules of the set end: their methods get their original bodies back, and they take no more.
+    pub fn expire(&self, rules: &[usize]) -> Vec<Change> {
+        {
+            // Nobody is amid a first call then.
+            let _first_calls = lock(&self.first_calls);
+            self.known().expired.extend(rules);
+        }
+        self.revert(|method| rules.contains(&method.rule))
+    }
+
+    /// The runtime is about to compile a method: instruments it, if there are [rules](Self::set_first_calls) that take it and this was not done
+    /// before. Gives what has become of it.
+    ///
+    /// That is far less work than to ask for all methods of which few are called. But it counts all calls only if code that was compiled before
+    /// the process began is used for no method, and none is inlined: methods that were not seen here would be in there.
+    ///
+    /// To be called in the callback `JITCompilationStarted`. There it is too late to ask for another body: the runtime would compile both. So the
+    /// method's own body is replaced, and put back by [`Self::revert`]. `limit` is called before the method can be.
+    pub fn first_call(&self, function: FunctionId, limit: impl FnOnce(&Method, &RuleSet)) -> Option<Change> {
+        let mut first_calls = lock(&self.first_calls);
+        let FirstCalls { rules: Some(rules), modules, seen } = &mut *first_calls else { return None };
+        let key = self.method_of(function)?;
+        let change = if seen.insert(key) {
+            let module = modules.entry(key.0).or_insert_with(|| self.look(key.0)).as_ref();
+            let found = module.and_then(|(facts, refusal)| Some((find_one(&self.names, facts, key, rules)?, refusal)));
+            found.filter(|(found, _)| !self.known().expired.contains(&found.rule))
+        } else {
+            None
+        };
+        let change = change.map(|(found, refusal)| {
+            let (method, machine) = taken(key.0, &found, rules);
+            let keys: Vec<Key> = iter::once(key).chain(machine.map(|machine| (key.0, machine))).collect();
+            if found.refusal.is_none() {
+                // What runs for an asynchronous method is not a method of its own.
+                seen.extend(&keys);
+            }
+            let scope = refusal.clone().map_or_else(|| self.opened(key.0), Err);
+            let made = scope.and_then(|scope| self.make(&lock(&scope), method.clone(), &found, machine, rules));
+            let replaced = made.and_then(|(method, bodies)| {
+                limit(&method, rules);
+                self.replace(&method, machine, &keys, bodies)?;
+                Ok(method)
+            });
+            match replaced {
+                Ok(method) => Change { method, state: State::Requested },
+                Err(refusal) => Change { method, state: State::Refused(refusal) },
+            }
+        });
+        drop(first_calls);
+        let mut known = self.known();
+        if let Some(Installed { prepared: Some(prepared), .. }) = known.installed.get(&key) {
+            let prepared = Arc::clone(prepared);
+            known.unmapped.push((function, prepared));
+        }
+        change
+    }
+
+    /// Tells the runtime which instructions of bodies that were replaced at their first call are which of the ones before. Only debuggers and stack
+    /// traces use that, so the calls need not wait for it. To be called soon after, on another thread.
+    pub fn map_first_calls(&self) {
+        let unmapped = std::mem::take(&mut self.known().unmapped);
+        for (function, prepared) in unmapped {
+            let map = prepared.1.iter();
+            let map = map.map(|step| IlMapEntry { old_offset: step.old_offset, new_offset: step.new_offset });
+            let _ = self.info.set_il_instrumented_code_map(function, true, &map.collect::<Vec<_>>());
+        }
+    }
+
+    fn look(&self, module: ModuleId) -> Option<(ModuleFacts, Option<Refusal>)> {
+        Some((ModuleFacts::of(&self.names.metadata(module).ok()?)?, self.refusal_of(module)))
+    }
+
+    /// The new body of a method, and that of its state machine.
+    fn make(
+        &self,
+        scope: &Scope,
+        mut method: Method,
+        found: &Found,
+        machine: Option<MethodDef>,
+        rules: &RuleSet,
+    ) -> Result<(Method, Vec<Prepared>), Refusal> {
+        let (_, slot) = self.admit(&mut method, found, machine, rules, Ok(scope))?;
+        let (own, of_machine) = self.bodies(scope, &method, machine, slot)?;
+        method.slot = Some(slot);
+        let bodies = iter::once(&own).chain(&of_machine).map(prepared).collect::<Result<_, _>>()?;
+        Ok((method, bodies))
+    }
+
+    /// Replaces bodies that have not been compiled.
+    fn replace(
+        &self,
+        method: &Method,
+        machine: Option<MethodDef>,
+        keys: &[Key],
+        bodies: Vec<Prepared>,
+    ) -> Result<(), Refusal> {
+        let before = keys.iter().map(|key| Ok(self.info.il_function_body(key.0, key.1)?.to_vec()));
+        let before = before.collect::<Result<Vec<_>, Refusal>>()?;
+        let replaced = keys
+            .iter()
+            .zip(&bodies)
+            .try_for_each(|(key, (body, _))| self.info.set_il_function_body(key.0, key.1, body).map_err(not_asked));
+        if replaced.is_err() {
+            for (key, before) in keys.iter().zip(&before) {
+                // Half of an asynchronous one must not stay.
+                let _ = self.info.set_il_function_body(key.0, key.1, before);
+            }
+            return replaced;
+        }
+        let mut known = self.known();
+        for ((&key, before), body) in keys.iter().zip(before).zip(bodies) {
+            known.first_bodies.insert(key, Some(before));
+            let prepared = Some(Arc::new(body));
+            known.installed.insert(key, Installed { method: method.clone(), machine, prepared });
         }
         Ok(())
     }
 
+    /// Opens a module for additions, unless it is.
+    fn open(&self, module: ModuleId) -> Result<(), Refusal> {
+        self.opened(module).map(drop)
+    }
+
+    fn opened(&self, module: ModuleId) -> Result<Arc<Mutex<Scope>>, Refusal> {
+        Ok(Arc::clone(match lock(&self.scopes).entry(module) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(free) => free.insert(Arc::new(Mutex::new(Scope::open(&self.info, module)?))),
+        }))
+    }
+
     /// Why no method of a module can be instrumented.
     fn refusal_of(&self, module: ModuleId) -> Option<Refusal> {
-        let flags = self.info.module_info(module).map(|info| info.flags.0).unwrap_or_default();
-        let is = |flag: COR_PRF_MODULE_FLAGS| flags & flag.0 != 0;
-        match () {
-            () if is(COR_PRF_MODULE_FLAGS::DYNAMIC) => Some(Refusal::DynamicModule),
-            () if is(COR_PRF_MODULE_FLAGS::COLLECTIBLE) => Some(Refusal::CollectibleModule),
-            () => None,
-        }
+        refusal_by(self.info.module_info(module).map(|info| info.flags.0).unwrap_or_default())
     }
 
     #[expect(clippy::too_many_arguments, reason = "one call, of what `apply` has at hand")]
@@ -250,11 +397,7 @@ impl Manager {
         see: Option<&dyn Fn(Rewritten<'_>)>,
         asked: &mut Vec<Key>,
     ) -> Change {
-        let template = template(rules, found.rule);
-        let rule_name = rules.rules().get(found.rule).map_or("", |rule| &rule.name).into();
-        let (rule, arguments) = (found.rule, Arguments::Off);
-        let mut method = Method { module, method: found.method, rule, rule_name, slot: None, template, arguments };
-        let machine = found.machine.filter(|_| template == Template::Time);
+        let (mut method, machine) = taken(module, &found, rules);
         let admitted = self.admit(&mut method, &found, machine, rules, scope);
         let proved = admitted.and_then(|(scope, slot)| match proof {
             Proof::Later => Ok(slot),
@@ -472,10 +615,7 @@ impl Manager {
             if !alone.is_empty() {
                 asked = asked.and_then(|()| self.info.request_rejit(&alone));
             }
-            asked.map_err(|error| match error {
-                corprof::Error::Hr { hresult, .. } => Refusal::Runtime(hresult),
-                error => Refusal::Unreadable(error.to_string()),
-            })?;
+            asked.map_err(not_asked)?;
         }
         Ok(())
     }
@@ -498,10 +638,16 @@ impl Manager {
             known.unproved.retain(|key| known.installed.contains_key(key));
             gone
         };
-        let mut changes = Vec::with_capacity(gone.len());
-        for part in gone.chunks(Self::AT_A_TIME) {
+        let (first, gone): (Vec<_>, Vec<_>) =
+            gone.into_iter().partition(|(key, _)| self.known().first_bodies.contains_key(key));
+        let mut changes = Vec::with_capacity(first.len() + gone.len());
+        let parts = first.chunks(Self::AT_A_TIME).map(|part| (part, true));
+        for (part, at_first_call) in parts.chain(gone.chunks(Self::AT_A_TIME).map(|part| (part, false))) {
             let methods: Vec<ModuleMethod> = part.iter().map(|(key, _)| module_method(key)).collect();
-            let answers = self.info.request_revert(&methods);
+            let answers = match at_first_call {
+                true => self.put_back(&methods).map(|()| Vec::new()),
+                false => self.info.request_revert(&methods),
+            };
             for (index, (key, installed)) in part.iter().enumerate() {
                 // A method is told of once, also if it has a state machine.
                 if key.1 != installed.method.method {
@@ -517,6 +663,22 @@ impl Manager {
             }
         }
         changes
+    }
+
+    /// Puts back the bodies of methods that were [instrumented at their first call](Self::first_call). The first code that the runtime has of them
+    /// is that of the new body, and stays what it would use if it were asked to revert them. So they are asked for, and
+    /// [`Self::rejit_parameters`] has no other body for them than they have.
+    fn put_back(&self, methods: &[ModuleMethod]) -> corprof::info::Result<()> {
+        for method in methods {
+            let key = (method.module, method.method);
+            let before = self.known().first_bodies.get(&key).cloned().flatten();
+            if let Some(before) = before {
+                self.info.set_il_function_body(key.0, key.1, &before)?;
+                // Once is enough, and each time takes memory of the runtime.
+                self.known().first_bodies.insert(key, None);
+            }
+        }
+        self.info.request_rejit(methods)
     }
 
     /// How many methods have got slots so far: all slots are less.
@@ -571,13 +733,13 @@ impl Manager {
         }
     }
 
-    /// The callback `ReJITCompilationFinished`. A body that cannot be compiled is taken back at the next [`Self::take_failures`].
+    /// The callbacks `ReJITCompilationFinished` and, with the number 0, `JITCompilationFinished`. A body that cannot be compiled is taken back at the
+    /// next [`Self::take_failures`].
     pub fn compiled(&self, function: FunctionId, rejit: ReJitId, status: Result<(), HResult>) {
         let Err(hresult) = status else { return };
-        if rejit.0 == 0 {
-            return;
-        }
-        if let Some(of) = self.method_of(function) {
+        if let Some(of) = self.method_of(function)
+            && (rejit.0 != 0 || self.known().first_bodies.contains_key(&of))
+        {
             self.fails(of, Refusal::Compile(hresult));
         }
     }
@@ -604,9 +766,15 @@ impl Manager {
     pub fn unloaded(&self, module: ModuleId) {
         self.names.forget_module(module);
         lock(&self.scopes).remove(&module);
+        {
+            let mut first_calls = lock(&self.first_calls);
+            first_calls.modules.remove(&module);
+            first_calls.seen.retain(|(of, _)| *of != module);
+        }
         let mut known = self.known();
         known.installed.retain(|(of, _), _| *of != module);
         known.slots.retain(|(of, _), _| *of != module);
+        known.first_bodies.retain(|(of, _), _| *of != module);
         known.unproved.retain(|(of, _)| *of != module);
         known.unprovable.retain(|change| change.method.module != module);
         known.failures.retain(|((of, _), _)| *of != module);
@@ -637,6 +805,32 @@ impl Known {
 
 fn module_method(&(module, method): &Key) -> ModuleMethod {
     ModuleMethod { module, method }
+}
+
+/// What a rule wants of a method, and the state machine that has to do with it.
+fn taken(module: ModuleId, found: &Found, rules: &RuleSet) -> (Method, Option<MethodDef>) {
+    let template = template(rules, found.rule);
+    let rule_name = rules.rules().get(found.rule).map_or("", |rule| &rule.name).into();
+    let (rule, arguments) = (found.rule, Arguments::Off);
+    let method = Method { module, method: found.method, rule, rule_name, slot: None, template, arguments };
+    (method, found.machine.filter(|_| template == Template::Time))
+}
+
+/// Why no method of a module with these flags can be instrumented.
+fn refusal_by(flags: u32) -> Option<Refusal> {
+    let is = |flag: COR_PRF_MODULE_FLAGS| flags & flag.0 != 0;
+    match () {
+        () if is(COR_PRF_MODULE_FLAGS::DYNAMIC) => Some(Refusal::DynamicModule),
+        () if is(COR_PRF_MODULE_FLAGS::COLLECTIBLE) => Some(Refusal::CollectibleModule),
+        () => None,
+    }
+}
+
+fn not_asked(error: corprof::Error) -> Refusal {
+    match error {
+        corprof::Error::Hr { hresult, .. } => Refusal::Runtime(hresult),
+        error => Refusal::Unreadable(error.to_string()),
+    }
 }
 
 fn template(rules: &RuleSet, rule: usize) -> Template {

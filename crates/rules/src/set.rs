@@ -126,6 +126,12 @@ impl RuleSet {
         AssemblyRules { rules: rules.collect(), exclude }
     }
 
+    /// Whether a rule takes all methods of all assemblies but for those that are excluded.
+    #[must_use]
+    pub fn takes_everything(&self) -> bool {
+        self.rules.iter().any(Rule::is_everything)
+    }
+
     /// Whether any rule or exclusion asks for signatures at all.
     #[must_use]
     pub fn needs_signatures(&self) -> bool {

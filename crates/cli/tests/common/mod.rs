@@ -158,6 +158,16 @@ fn collect(mut stream: impl Read + Send + 'static) -> JoinHandle<String> {
     })
 }
 
+/// The one process that a process has started.
+pub fn child_of(pid: u32) -> u32 {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let children = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("children")).unwrap_or_default());
+    let children: Vec<String> =
+        children.flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect();
+    assert_eq!(children.len(), 1, "{children:?}");
+    children[0].parse().unwrap()
+}
+
 /// Runs the binary to its end.
 #[track_caller]
 pub fn run<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Ended {

@@ -17,7 +17,13 @@ impl Tracing {
     /// Starts one, and waits until the methods are instrumented.
     #[track_caller]
     pub fn start(process: &TargetProcess, arguments: &[&str]) -> Self {
-        let pid = process.pid().to_string();
+        Self::of(process.pid(), arguments)
+    }
+
+    /// The same for any process.
+    #[track_caller]
+    pub fn of(pid: u32, arguments: &[&str]) -> Self {
+        let pid = pid.to_string();
         let mut command = clrscope(["trace", &pid, "--json"].iter().chain(arguments));
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut error = BufReader::new(child.stderr.take().unwrap());

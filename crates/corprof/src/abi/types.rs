@@ -503,7 +503,7 @@ enums! {
     /// What a module is; flags.
     COR_PRF_MODULE_FLAGS {
         DISK = 0x1, "Loaded from a file.";
-        NGEN = 0x2, "A native image of .NET Framework.";
+        NGEN = 0x2, "With code that was compiled before: a native image of .NET Framework, ReadyToRun.";
         DYNAMIC = 0x4, "Made by Reflection.Emit.";
         COLLECTIBLE = 0x8, "May be unloaded by the garbage collector.";
         RESOURCE = 0x10, "Only resources, no metadata.";
