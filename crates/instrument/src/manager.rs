@@ -212,7 +212,7 @@ impl Manager {
             let scope = match self.refusal_of(module) {
                 Some(refusal) => Err(refusal),
                 None if proof == Proof::Dry => Scope::look(&self.info, module),
-                None => self.open(module).and_then(|()| Scope::look(&self.info, module)),
+                None => self.opened(module).and_then(|_| Scope::look(&self.info, module)),
             };
             // What runs for an asynchronous method is not a method of its own.
             let is_timed = |found: &&Found| template(rules, found.rule) == Template::Time && found.refusal.is_none();
@@ -369,11 +369,7 @@ impl Manager {
         Ok(())
     }
 
-    /// Opens a module for additions, unless it is.
-    fn open(&self, module: ModuleId) -> Result<(), Refusal> {
-        self.opened(module).map(drop)
-    }
-
+    /// A module that is open for additions.
     fn opened(&self, module: ModuleId) -> Result<Arc<Mutex<Scope>>, Refusal> {
         Ok(Arc::clone(match lock(&self.scopes).entry(module) {
             Entry::Occupied(open) => open.into_mut(),
@@ -383,7 +379,13 @@ impl Manager {
 
     /// Why no method of a module can be instrumented.
     fn refusal_of(&self, module: ModuleId) -> Option<Refusal> {
-        refusal_by(self.info.module_info(module).map(|info| info.flags.0).unwrap_or_default())
+        let flags = self.info.module_info(module).map(|info| info.flags.0).unwrap_or_default();
+        let is = |flag: COR_PRF_MODULE_FLAGS| flags & flag.0 != 0;
+        match () {
+            () if is(COR_PRF_MODULE_FLAGS::DYNAMIC) => Some(Refusal::DynamicModule),
+            () if is(COR_PRF_MODULE_FLAGS::COLLECTIBLE) => Some(Refusal::CollectibleModule),
+            () => None,
+        }
     }
 
     #[expect(clippy::too_many_arguments, reason = "one call, of what `apply` has at hand")]
@@ -814,16 +816,6 @@ fn taken(module: ModuleId, found: &Found, rules: &RuleSet) -> (Method, Option<Me
     let (rule, arguments) = (found.rule, Arguments::Off);
     let method = Method { module, method: found.method, rule, rule_name, slot: None, template, arguments };
     (method, found.machine.filter(|_| template == Template::Time))
-}
-
-/// Why no method of a module with these flags can be instrumented.
-fn refusal_by(flags: u32) -> Option<Refusal> {
-    let is = |flag: COR_PRF_MODULE_FLAGS| flags & flag.0 != 0;
-    match () {
-        () if is(COR_PRF_MODULE_FLAGS::DYNAMIC) => Some(Refusal::DynamicModule),
-        () if is(COR_PRF_MODULE_FLAGS::COLLECTIBLE) => Some(Refusal::CollectibleModule),
-        () => None,
-    }
 }
 
 fn not_asked(error: corprof::Error) -> Refusal {
