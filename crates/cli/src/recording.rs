@@ -244,7 +244,7 @@ pub fn wait_with(
     watcher: &mut impl Watcher,
 ) -> Result<Summary, RecordError> {
     let mut shown = Shown::new(quiet, limit);
-    while !recording.is_finished() {
+    while !recording.finishes_within(POLL) {
         if let Some(news) = watcher.news(&recording.progress()) {
             shown.clear();
             console::say(&news);
@@ -252,7 +252,6 @@ pub fn wait_with(
         if shown.is_due() {
             shown.show(&recording.progress(), watcher);
         }
-        std::thread::sleep(POLL);
     }
     shown.clear();
     recording.wait()

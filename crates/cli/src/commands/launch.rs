@@ -119,9 +119,8 @@ fn record(
     let recording = recorder::launch(command, options)?;
     // Progress would be written between the lines of the command.
     passing.follow(&recording);
-    while !recording.is_finished() {
+    while !recording.finishes_within(POLL) {
         passing.follow(&recording);
-        std::thread::sleep(POLL);
     }
     recording.wait()
 }

@@ -1,5 +1,5 @@
 use super::{
-    Recording, door,
+    Recording, Worker, door,
     link::{self, AgentLink},
     place::{AGENT_NAME, Place},
     pump::now,
@@ -119,17 +119,14 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
         library,
     };
     let pump = started.pump(&options)?;
-    let worker = std::thread::Builder::new()
-        .name("clrscope-record".into())
-        .spawn(move || {
-            let summary = pump.run()?;
-            if makes_up && summary.timings.detach.is_some() {
-                // What cannot be done here is told in docs/safety.md; the recording is good all the same.
-                let _ = start::make_up(pid, &options);
-            }
-            Ok(Summary { sessions: vec![summary], exit_code: None })
-        })
-        .map_err(|source| RecordError::Io { what: "starting the recording thread".into(), source })?;
+    let worker = Worker::start("clrscope-record", move || {
+        let summary = pump.run()?;
+        if makes_up && summary.timings.detach.is_some() {
+            // What cannot be done here is told in docs/safety.md; the recording is good all the same.
+            let _ = start::make_up(pid, &options);
+        }
+        Ok(Summary { sessions: vec![summary], exit_code: None })
+    })?;
     Ok(Recording { stop, rules, progress, live, worker, command: Arc::new(AtomicU32::new(0)) })
 }
 

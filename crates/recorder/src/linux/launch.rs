@@ -1,5 +1,5 @@
 use super::{
-    Recording,
+    Recording, Worker,
     link::{self, AgentLink, Peer},
     place::{Place, Viewer},
     start::{self, OutputFile, Start},
@@ -7,10 +7,15 @@ use super::{
 };
 use crate::{Progress, RecordError, RecordOptions, RuleHandle, SessionSummary, StopHandle, Summary};
 use diagnostics::{Port, clsid_text, proc};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use session::{Entry, LiveSink};
 use std::{
     ffi::OsString,
-    os::unix::{net::UnixStream, process::ExitStatusExt},
+    iter,
+    os::{
+        fd::AsFd,
+        unix::{net::UnixStream, process::ExitStatusExt},
+    },
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus},
     sync::{
@@ -78,10 +83,7 @@ pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recordin
         failures: Vec::new(),
         exit_code: Arc::default(),
     };
-    let worker = std::thread::Builder::new()
-        .name("clrscope-launch".into())
-        .spawn(move || supervisor.run())
-        .map_err(|source| RecordError::Io { what: "starting the recording thread".into(), source })?;
+    let worker = Worker::start("clrscope-launch", move || supervisor.run())?;
     Ok(Recording { stop, rules, progress, live, worker, command: pid })
 }
 
@@ -129,17 +131,23 @@ struct Supervisor {
 
 impl Supervisor {
     fn run(mut self) -> Result<Summary, RecordError> {
+        // Kernels before 5.3 have none.
+        let end = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()).ok();
         let status = loop {
             match self.child.try_wait() {
                 Ok(Some(status)) => break Ok(status),
                 Ok(None) => {}
                 Err(source) => break Err(RecordError::Io { what: format!("waiting for {}", self.shown), source }),
             }
-            self.accept_one(ROUND);
+            let either = iter::once(self.place.listener().as_fd()).chain(end.as_ref().map(AsFd::as_fd));
+            if let Err(source) = link::wait_readable(either, ROUND) {
+                self.failures.push(RecordError::Io { what: "waiting for the agent".into(), source });
+            }
+            self.accept_one();
         };
         self.command.store(0, Ordering::Release);
         // A short-lived process may have connected just before its end.
-        self.accept_one(Duration::ZERO);
+        self.accept_one();
         let exit_code = exit_code(status?);
         // Nobody else sets it.
         let _ = self.exit_code.set(exit_code);
@@ -169,8 +177,9 @@ impl Supervisor {
         Err(RecordError::NothingProfiled { command: self.shown, exit_code, hint })
     }
 
-    fn accept_one(&mut self, limit: Duration) {
-        match link::accept(self.place.listener(), Instant::now() + limit) {
+    /// Takes in the agent that has connected, if one has.
+    fn accept_one(&mut self) {
+        match link::accept(self.place.listener(), Instant::now()) {
             Ok(Some((stream, peer))) if peer.uid == rustix::process::geteuid().as_raw() => {
                 if let Err(error) = self.connected(stream, peer) {
                     self.failures.push(error);

@@ -9,7 +9,7 @@ use std::{
     io::{self, IoSliceMut, Read},
     mem::MaybeUninit,
     os::{
-        fd::{AsFd, OwnedFd},
+        fd::{AsFd, BorrowedFd, OwnedFd},
         unix::net::{UnixListener, UnixStream},
     },
     sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel},
@@ -71,7 +71,7 @@ pub(super) fn accept(listener: &UnixListener, deadline: Instant) -> io::Result<O
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let Some(left) = deadline.checked_duration_since(Instant::now()) else { return Ok(None) };
-                wait_readable(listener, left)?;
+                wait_readable([listener.as_fd()], left)?;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -79,10 +79,11 @@ pub(super) fn accept(listener: &UnixListener, deadline: Instant) -> io::Result<O
     }
 }
 
-/// Waits until a descriptor is readable; returns also when time is up or a signal came.
-pub(super) fn wait_readable(descriptor: &impl AsFd, limit: Duration) -> io::Result<()> {
+/// Waits until one of these is readable; returns also when time is up or a signal came.
+pub(super) fn wait_readable<'fd>(of: impl IntoIterator<Item = BorrowedFd<'fd>>, limit: Duration) -> io::Result<()> {
     let limit = Timespec { tv_sec: limit.as_secs().min(3600) as i64, tv_nsec: limit.subsec_nanos().into() };
-    match poll(&mut [PollFd::new(descriptor, PollFlags::IN)], Some(&limit)) {
+    let mut of: Vec<_> = of.into_iter().map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN)).collect();
+    match poll(&mut of, Some(&limit)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
     }

@@ -27,11 +27,14 @@ pub use launch::launch;
 use crate::{Progress, RecordError, RuleHandle, StopHandle, Summary};
 use session::LiveStream;
 use std::{
+    convert::Infallible,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU32, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError},
     },
     thread::JoinHandle,
+    time::Duration,
 };
 
 /// A recording that goes on in the background.
@@ -41,9 +44,34 @@ pub struct Recording {
     rules: RuleHandle,
     progress: Arc<Mutex<Progress>>,
     live: Option<LiveStream>,
-    worker: JoinHandle<Result<Summary, RecordError>>,
+    worker: Worker,
     /// Process id of a launched command while it runs, else 0.
     command: Arc<AtomicU32>,
+}
+
+/// The thread that records.
+#[derive(Debug)]
+struct Worker {
+    thread: JoinHandle<Result<Summary, RecordError>>,
+    /// Nothing ever comes; it is closed when the thread ends.
+    end: Receiver<Infallible>,
+}
+
+impl Worker {
+    fn start(
+        name: &str,
+        run: impl FnOnce() -> Result<Summary, RecordError> + Send + 'static,
+    ) -> Result<Self, RecordError> {
+        let (ends, end) = mpsc::channel();
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || {
+                let _ends = ends;
+                run()
+            })
+            .map_err(|source| RecordError::Io { what: "starting the recording thread".into(), source })?;
+        Ok(Self { thread, end })
+    }
 }
 
 impl Recording {
@@ -74,14 +102,19 @@ impl Recording {
 
     /// Whether [`Self::wait`] would return at once.
     pub fn is_finished(&self) -> bool {
-        self.worker.is_finished()
+        self.worker.thread.is_finished()
+    }
+
+    /// Waits until [`Self::wait`] would return at once, or until time is up. Whether it would.
+    pub fn finishes_within(&self, limit: Duration) -> bool {
+        !matches!(self.worker.end.recv_timeout(limit), Err(RecvTimeoutError::Timeout))
     }
 
     /// Waits for the end: of the recording, and of a launched command too.
     pub fn wait(self) -> Result<Summary, RecordError> {
         // A subscriber that nobody reads must not hold the recording back.
         drop(self.live);
-        match self.worker.join() {
+        match self.worker.thread.join() {
             Ok(result) => result,
             Err(panic) => std::panic::resume_unwind(panic),
         }

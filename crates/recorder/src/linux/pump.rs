@@ -1298,7 +1298,7 @@ impl Pump {
         let told = self.sources.exit_code.as_ref().filter(|_| reason == EndReason::ProcessExited)?;
         let deadline = Instant::now() + EXIT_LIMIT;
         while told.get().is_none() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(1));
         }
         told.get().copied()
     }

@@ -3,7 +3,7 @@
 use crate::{Progress, RecordError, RecordOptions, RuleHandle, StopHandle, Summary};
 use diagnostics::DotnetProcess;
 use session::LiveStream;
-use std::{convert::Infallible, ffi::OsString};
+use std::{convert::Infallible, ffi::OsString, time::Duration};
 
 /// A recording: there can be none here.
 #[derive(Debug)]
@@ -47,6 +47,11 @@ impl Recording {
 
     /// Whether [`Self::wait`] would return at once.
     pub fn is_finished(&self) -> bool {
+        match self.0 {}
+    }
+
+    /// Waits until [`Self::wait`] would return at once, or until time is up. Whether it would.
+    pub fn finishes_within(&self, _limit: Duration) -> bool {
         match self.0 {}
     }
 

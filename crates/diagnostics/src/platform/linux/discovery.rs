@@ -32,7 +32,6 @@ struct Socket {
     ns_pid: u32,
     /// Start time in the name.
     start_ticks: u64,
-    modified: SystemTime,
 }
 
 /// What is the same for many processes, so that it is looked up once.
@@ -333,8 +332,7 @@ fn list_sockets(directory: &Path) -> Vec<Socket> {
     let sockets = entries.filter_map(|entry| {
         let entry = entry.ok()?;
         let (ns_pid, start_ticks) = parse_socket_name(entry.file_name().to_str()?)?;
-        let modified = entry.metadata().and_then(|metadata| metadata.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
-        Some(Socket { path: entry.path(), ns_pid, start_ticks, modified })
+        Some(Socket { path: entry.path(), ns_pid, start_ticks })
     });
     sockets.collect()
 }
@@ -349,7 +347,12 @@ fn parse_socket_name(name: &str) -> Option<(u32, u64)> {
 /// namespace names its start differently than we see it.
 fn sockets_of(sockets: &[Socket], ns_pid: u32, start_ticks: u64) -> impl Iterator<Item = &Socket> {
     let mut candidates: Vec<&Socket> = sockets.iter().filter(|socket| socket.ns_pid == ns_pid).collect();
-    candidates.sort_by_key(|socket| (socket.start_ticks != start_ticks, std::cmp::Reverse(socket.modified)));
+    // Asked for these alone: processes that were killed may have left thousands.
+    let modified = |path: &Path| fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
+    candidates.sort_by_cached_key(|socket| {
+        let modified = modified(&socket.path).unwrap_or(SystemTime::UNIX_EPOCH);
+        (socket.start_ticks != start_ticks, std::cmp::Reverse(modified))
+    });
     // More than a few are leftovers.
     candidates.into_iter().take(4)
 }
@@ -452,14 +455,16 @@ mod tests {
 
     #[test]
     fn the_start_time_comes_first_then_the_newest() {
-        let socket = |start_ticks, age| Socket {
-            path: PathBuf::new(),
-            ns_pid: 1,
-            start_ticks,
-            modified: SystemTime::UNIX_EPOCH + Duration::from_secs(age),
+        let folder = tempfile::tempdir().unwrap();
+        let socket = |ns_pid, start_ticks, age| {
+            let path = folder.path().join(format!("dotnet-diagnostic-{ns_pid}-{start_ticks}-socket"));
+            let file = fs::File::create(path).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(age)).unwrap();
         };
-        let mut all = vec![socket(5, 1), socket(7, 3), socket(6, 2)];
-        all.push(Socket { ns_pid: 2, ..socket(5, 9) });
+        for (ns_pid, start_ticks, age) in [(1, 5, 1), (1, 7, 3), (1, 6, 2), (2, 5, 9)] {
+            socket(ns_pid, start_ticks, age);
+        }
+        let all = list_sockets(folder.path());
         let order = |start| sockets_of(&all, 1, start).map(|socket| socket.start_ticks).collect::<Vec<_>>();
         assert_eq!(order(5), [5, 7, 6]);
         assert_eq!(order(1), [7, 6, 5]);
