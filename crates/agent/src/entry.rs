@@ -25,7 +25,7 @@ use corprof::control::FunctionControl;
 use corprof::ids::{ClassId, FunctionId, ModuleId, ObjectId, RawObjectId, ReJitId, ThreadId};
 use corprof::metadata::token::MethodDef;
 use corprof::{CallbackCx, EventMask, HResult, PanicReport, Profiler, ProfilerCallback, ProfilerInfo, Utf16};
-use profilers::trace::{Rewriting, tells_il};
+use profilers::trace::{self, Rewriting, tells_il};
 use profilers::{Function, Object};
 use std::sync::Arc;
 use std::sync::atomic::{
@@ -108,7 +108,10 @@ impl Entry {
         let start = compiling::end();
         if let Some(agent) = self.running() {
             Counters::add(&agent.counters.compiled, 1);
-            Self::work(&agent, RuntimeWorkKind::Jit, start);
+            // It has no samples then, and a program that starts compiles thousands of methods.
+            if !trace::is_alone(&agent.config) {
+                Self::work(&agent, RuntimeWorkKind::Jit, start);
+            }
         }
     }
 

@@ -170,8 +170,11 @@ impl<'a> Writer<'a> {
                 let status = self.status();
                 self.put(Record::Status(status))?;
             }
-            // Names of many methods at once would take long as the process ends.
+            // Names of many methods at once would take long as the process ends, and so would many calls.
             self.define_instrumented()?;
+            if begun && self.calls.has_much() {
+                self.flush_calls(false)?;
+            }
             self.drain()?;
             self.send()?;
             if self.agent.phase() == Phase::Stopping {

@@ -65,6 +65,11 @@ impl Rewriting {
     }
 }
 
+/// Whether a session does nothing else: then there are no samples in which one could see what the runtime was doing.
+pub fn is_alone(config: &SessionConfig) -> bool {
+    config.profilers.iter().all(|given| given.id == SPEC.id)
+}
+
 /// Whether a session wants to see the code before and after.
 pub fn tells_il(config: &SessionConfig) -> bool {
     config.profiler(SPEC.id).is_some_and(|given| says_yes(given, "il"))

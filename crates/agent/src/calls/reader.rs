@@ -12,6 +12,9 @@ use wire::{CallKind, CallNode, Calls, Record};
 /// Most nodes of one record: it has to fit into a frame.
 const MOST_NODES: usize = 8192;
 
+/// New nodes that are [much](Reader::has_much).
+const MUCH: usize = 16_384;
+
 /// What was told of the trees so far.
 pub struct Reader {
     /// Of each node of each tree: calls, and time in ticks.
@@ -21,7 +24,7 @@ pub struct Reader {
     /// Ids on the wire of the methods with hooks, by their numbers from 1.
     methods: Vec<u32>,
     /// Those of methods that were rewritten, by slot.
-    traced: HashMap<u32, u32>,
+    traced: Vec<Option<u32>>,
     /// When this began, and when it last began to read, in ticks and in nanoseconds.
     begun: (u64, u64),
     now: (u64, u64),
@@ -44,7 +47,7 @@ impl Reader {
             told: HashMap::new(),
             before: trees.map(|(_, _, tree)| (tree.number(), counted(tree))).collect(),
             methods: Vec::new(),
-            traced: HashMap::new(),
+            traced: Vec::new(),
             begun,
             now: begun,
             gone: (0, 0),
@@ -71,7 +74,13 @@ impl Reader {
 
     /// A method with this slot has this id on the wire.
     pub fn name_slot(&mut self, slot: u32, method: u32) {
-        self.traced.insert(slot, method);
+        let slot = slot as usize;
+        if self.traced.len() <= slot {
+            self.traced.resize(slot + 1, None);
+        }
+        if let Some(place) = self.traced.get_mut(slot) {
+            *place = Some(method);
+        }
     }
 
     /// Names the methods that have got hooks.
@@ -79,6 +88,13 @@ impl Reader {
         for (function, name) in METHODS.get().map(|methods| methods.take_fresh()).unwrap_or_default() {
             self.methods.push(resolver.define(&agent.runtime, function, Ok(name), out));
         }
+    }
+
+    /// Whether trees have grown so much that it is better told soon: as the process ends, somebody waits for what has not been told.
+    pub fn has_much(&self) -> bool {
+        let trees = std::iter::successors(next_tree(0), |(place, ..)| next_tree(place + 1));
+        let told = |tree: &Tree| self.told.get(&tree.number()).map_or(0, Vec::len);
+        trees.map(|(_, _, tree)| tree.nodes().len().saturating_sub(told(tree))).sum::<usize>() >= MUCH
     }
 
     /// Begins to read all trees.
@@ -119,8 +135,8 @@ impl Reader {
                     (index.and_then(|index| self.methods.get(index)).copied(), false)
                 }
                 TreeKind::Traced => {
-                    let slot = ((key >> 2) as u32).checked_sub(1);
-                    (slot.and_then(|slot| self.traced.get(&slot)).copied(), false)
+                    let slot = ((key >> 2) as usize).checked_sub(1);
+                    (slot.and_then(|slot| self.traced.get(slot).copied().flatten()), false)
                 }
                 TreeKind::Crossings => {
                     let (function, from_native) = crossed_of_key(key);

@@ -1,6 +1,7 @@
 //! Call trees on their way from the agent to the session file.
 
 use super::{define::Definitions, frames::Frames};
+use rustc_hash::FxHashMap;
 use session::{CallBatch, CallKind, FrameTrust, FunctionId, FunctionKind, StackId, ThreadId};
 use std::collections::HashMap;
 use wire::{CallNode, Calls};
@@ -12,7 +13,7 @@ const FROM_NATIVE: &str = "[called from native code]";
 #[derive(Default)]
 pub(super) struct CallTrees {
     /// The thread, and the stacks of its nodes.
-    trees: HashMap<u32, (ThreadId, HashMap<u32, StackId>)>,
+    trees: HashMap<u32, (ThreadId, FxHashMap<u32, StackId>)>,
 }
 
 impl CallTrees {
@@ -25,7 +26,7 @@ impl CallTrees {
         calls: &Calls,
         thread: ThreadId,
     ) -> Option<CallBatch> {
-        let (thread, stacks) = self.trees.entry(calls.tree).or_insert_with(|| (thread, HashMap::new()));
+        let (thread, stacks) = self.trees.entry(calls.tree).or_insert_with(|| (thread, FxHashMap::default()));
         let thread = *thread;
         let kind = match calls.kind {
             wire::CallKind::Methods => CallKind::Methods,
@@ -55,7 +56,7 @@ impl CallTrees {
 
 fn stack_of(
     node: &CallNode,
-    stacks: &HashMap<u32, StackId>,
+    stacks: &FxHashMap<u32, StackId>,
     frames: &Frames,
     definitions: &mut Definitions,
 ) -> StackId {

@@ -1,5 +1,6 @@
 //! Gives session ids to threads, modules, functions, frames, stacks and types, and collects their definitions.
 
+use rustc_hash::FxHashMap;
 use session::{
     CounterDef, CounterId, FrameDef, FrameId, FrameTrust, FunctionDef, FunctionId, FunctionKind, ModuleDef, ModuleId,
     SessionRecord, SourceLine, StackDef, StackId, ThreadDef, ThreadId, TypeDef, TypeId,
@@ -12,13 +13,14 @@ const MOST_COUNTERS: usize = 20_000;
 /// Most numbers of threads that ended and are remembered.
 const MOST_GONE: usize = 1 << 15;
 
-/// A table that gives each key a number, in the order of first use.
+/// A table that gives each key a number, in the order of first use. Hashed fast: there are a hundred thousand stacks as a process ends whose calls
+/// were all followed, and the user waits for it.
 #[derive(Debug)]
-struct Table<K>(HashMap<K, u32>);
+struct Table<K>(FxHashMap<K, u32>);
 
 impl<K> Default for Table<K> {
     fn default() -> Self {
-        Self(HashMap::new())
+        Self(FxHashMap::default())
     }
 }
 
