@@ -6,7 +6,7 @@ use corprof::NameResolver;
 use corprof::ids::ModuleId;
 use corprof::metadata::token::{MemberRef, MethodDef, Token, TypeDef, TypeRef};
 use corprof::metadata::{Metadata, MethodAttributes, MethodImplAttributes, MethodProps};
-use rules::{MethodFacts, RuleSet, Signature, TypeRules, Version};
+use rules::{AssemblyRules, MethodFacts, RuleSet, Signature, TypeRules, Version};
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -35,60 +35,65 @@ const MOST_NESTED: usize = 64;
 /// What is looked up once for all methods of a module.
 #[derive(Debug)]
 pub(crate) struct ModuleFacts {
+    metadata: Metadata,
     assembly: String,
     version: Version,
-    /// Types in which others are nested. To look for attributes of each method takes longer than all else; a state machine is nested in
-    /// the type of its method.
-    enclosing: OnceCell<HashSet<TypeDef>>,
-    /// Whether methods can be marked as called directly by native code.
-    may_be_direct: OnceCell<bool>,
+    marked: OnceCell<Marked>,
     /// Full names of types with methods that were [looked at](find_one).
     type_names: RefCell<HashMap<TypeDef, Option<Arc<str>>>>,
 }
 
 impl ModuleFacts {
     /// `None` for a module without a manifest.
-    pub(crate) fn of(metadata: &Metadata) -> Option<Self> {
-        let manifest = metadata.manifest().ok()?;
-        let identity = manifest.assembly_props(manifest.assembly().ok()??).ok()?.identity;
+    pub(crate) fn of(metadata: Metadata) -> Option<Self> {
+        let identity = {
+            let manifest = metadata.manifest().ok()?;
+            manifest.assembly_props(manifest.assembly().ok()??).ok()?.identity
+        };
         let version = identity.version;
         Some(Self {
+            metadata,
             assembly: identity.name,
             version: Version([version.major, version.minor, version.build, version.revision]),
-            enclosing: OnceCell::new(),
-            may_be_direct: OnceCell::new(),
+            marked: OnceCell::new(),
             type_names: RefCell::default(),
         })
     }
 
-    fn type_name(&self, metadata: &Metadata, type_def: TypeDef) -> Option<Arc<str>> {
+    /// What rules may want of it.
+    pub(crate) fn wanted<'r>(&self, rules: &'r RuleSet) -> AssemblyRules<'r> {
+        rules.for_assembly(&self.assembly, self.version)
+    }
+
+    pub(crate) fn marked(&self) -> &Marked {
+        self.marked.get_or_init(|| Marked::of(&self.metadata))
+    }
+
+    fn type_name(&self, type_def: TypeDef) -> Option<Arc<str>> {
         let name = || {
             let mut name = String::new();
-            full_name(metadata, type_def, &mut name, MOST_NESTED)?;
+            full_name(&self.metadata, type_def, &mut name, MOST_NESTED)?;
             Some(name.into())
         };
         self.type_names.borrow_mut().entry(type_def).or_insert_with(name).clone()
     }
 
-    /// A method, if a rule takes it. `props` and `name` are its own.
+    /// A method that a rule takes. `props` are its own.
     fn found(
         &self,
-        names: &NameResolver,
-        metadata: &Metadata,
-        (types, type_name): (&TypeRules<'_>, &str),
-        (module, type_def, method): (ModuleId, TypeDef, MethodDef),
-        (props, name): (&MethodProps<'_>, &str),
+        rule: usize,
+        type_name: impl FnOnce() -> Option<Arc<str>>,
+        method: MethodDef,
+        props: &MethodProps<'_>,
     ) -> Option<Found> {
-        let rule = rule(names, metadata, types, module, (type_def, method), name)?;
-        let refusal = match self.assembly == CORE && is_internal(type_name) {
+        let marked = self.marked();
+        let refusal = match self.assembly == CORE && is_internal(&type_name()?) {
             true => Some(Refusal::RuntimeInternal),
-            false => {
-                refusal(metadata, || *self.may_be_direct.get_or_init(|| knows(metadata, UNMANAGED)), method, props)
-            }
+            false => refusal(marked, method, props),
         };
-        let may_be_async = self.enclosing.get_or_init(|| enclosing(metadata)).contains(&type_def);
-        let machine = may_be_async.then(|| machine(metadata, type_def, method)).flatten();
-        let is_async_iterator = may_be_async && machine.is_none() && is_async_iterator(metadata, method);
+        let is_async = marked.asynchronous.contains(&method);
+        let machine = is_async.then(|| machine(&self.metadata, props.class, method)).flatten();
+        let is_async_iterator = machine.is_none() && marked.iterators.contains(&method);
         Some(Found { method, rule, machine, is_async_iterator, refusal })
     }
 }
@@ -98,9 +103,8 @@ impl ModuleFacts {
 /// # Errors
 /// The module is gone, or has no metadata.
 pub fn find(names: &NameResolver, module: ModuleId, rules: &RuleSet) -> Result<Vec<Found>, Refusal> {
-    let metadata = names.metadata(module)?;
-    let Some(facts) = ModuleFacts::of(&metadata) else { return Ok(Vec::new()) };
-    let wanted = rules.for_assembly(&facts.assembly, facts.version);
+    let Some(facts) = ModuleFacts::of(names.metadata(module)?) else { return Ok(Vec::new()) };
+    let (metadata, wanted) = (&facts.metadata, facts.wanted(rules));
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
@@ -109,7 +113,7 @@ pub fn find(names: &NameResolver, module: ModuleId, rules: &RuleSet) -> Result<V
     for type_def in metadata.type_defs() {
         let Ok(type_def) = type_def else { break };
         type_name.clear();
-        if full_name(&metadata, type_def, &mut type_name, MOST_NESTED).is_none() {
+        if full_name(metadata, type_def, &mut type_name, MOST_NESTED).is_none() {
             continue;
         }
         let types = wanted.for_type(&type_name);
@@ -120,27 +124,32 @@ pub fn find(names: &NameResolver, module: ModuleId, rules: &RuleSet) -> Result<V
             let Ok(method) = method else { break };
             name.clear();
             let Ok(props) = metadata.method_into(method, &mut name) else { continue };
-            let (types, of) = ((&types, &*type_name), (module, type_def, method));
-            found.extend(facts.found(names, &metadata, types, of, (&props, &name)));
+            let rule = rule(names, metadata, &types, module, (type_def, method), &name);
+            found.extend(rule.and_then(|rule| facts.found(rule, || Some((&*type_name).into()), method, &props)));
         }
     }
     Ok(found)
 }
 
-/// One method of a module, if a rule takes it.
+/// One method of a module, if a rule takes it. `for_all` is [the rule](AssemblyRules::for_all) that takes all of the module.
 pub(crate) fn find_one(
     names: &NameResolver,
     facts: &ModuleFacts,
+    for_all: Option<usize>,
     (module, method): (ModuleId, MethodDef),
     rules: &RuleSet,
 ) -> Option<Found> {
-    let metadata = names.metadata(module).ok()?;
-    let wanted = rules.for_assembly(&facts.assembly, facts.version);
+    let metadata = &facts.metadata;
+    if let Some(rule) = for_all {
+        let props = metadata.method_unnamed(method).ok()?;
+        return facts.found(rule, || facts.type_name(props.class), method, &props);
+    }
     let mut name = String::new();
     let props = metadata.method_into(method, &mut name).ok()?;
-    let type_name = facts.type_name(&metadata, props.class)?;
-    let types = wanted.for_type(&type_name);
-    facts.found(names, &metadata, (&types, &type_name), (module, props.class, method), (&props, &name))
+    let type_name = facts.type_name(props.class)?;
+    let wanted = facts.wanted(rules);
+    let rule = rule(names, metadata, &wanted.for_type(&type_name), module, (props.class, method), &name)?;
+    facts.found(rule, || Some(type_name), method, &props)
 }
 
 /// The name with namespace and enclosing types, as metadata has it.
@@ -231,10 +240,66 @@ fn attributes(metadata: &Metadata, owners: [Token; 2]) -> Option<Vec<String>> {
     Some(all)
 }
 
+/// Methods with the attributes that matter here. They are looked for once: to ask each method for its attributes takes longer than all else.
+#[derive(Debug, Default)]
+pub(crate) struct Marked {
+    /// Those that have a [state machine](machine).
+    asynchronous: HashSet<MethodDef>,
+    /// Those whose state machine does not run before somebody goes through it.
+    iterators: HashSet<MethodDef>,
+    /// Those that native code calls directly.
+    direct: HashSet<MethodDef>,
+}
+
+impl Marked {
+    fn of(metadata: &Metadata) -> Self {
+        let mut marked = Self::default();
+        for type_ref in metadata.type_refs().filter_map(|of| of.ok()) {
+            let methods = metadata.type_ref_props(type_ref).ok().and_then(|props| marked.by(&props.name));
+            if let Some(methods) = methods {
+                let constructors = metadata.member_refs(type_ref).filter_map(|of| Some(of.ok()?.into()));
+                methods.extend(constructors.flat_map(|constructor| owners(metadata, constructor)));
+            }
+        }
+        // The core library has the types themselves.
+        for name in [MACHINE, ITERATOR, UNMANAGED] {
+            let type_def = metadata.find_type_def(name, None).ok().flatten();
+            if let (Some(type_def), Some(methods)) = (type_def, marked.by(name)) {
+                let constructors = metadata.methods_named(type_def, ".ctor").into_iter().flatten();
+                let constructors = constructors.filter_map(|of| Some(of.ok()?.into()));
+                methods.extend(constructors.flat_map(|constructor| owners(metadata, constructor)));
+            }
+        }
+        marked
+    }
+
+    fn by(&mut self, name: &str) -> Option<&mut HashSet<MethodDef>> {
+        match name {
+            MACHINE => Some(&mut self.asynchronous),
+            ITERATOR => Some(&mut self.iterators),
+            UNMANAGED => Some(&mut self.direct),
+            _ => None,
+        }
+    }
+}
+
+const MACHINE: &str = "System.Runtime.CompilerServices.AsyncStateMachineAttribute";
+const ITERATOR: &str = "System.Runtime.CompilerServices.AsyncIteratorStateMachineAttribute";
+const UNMANAGED: &str = "System.Runtime.InteropServices.UnmanagedCallersOnlyAttribute";
+
+/// Methods with an attribute that this constructor has made.
+fn owners(metadata: &Metadata, constructor: Token) -> impl Iterator<Item = MethodDef> {
+    let attributes = metadata.custom_attributes(None, Some(constructor));
+    attributes.filter_map(move |attribute| {
+        let props = metadata.custom_attribute_props(attribute.ok()?).ok()?;
+        // The runtime also gives those of another constructor whose token has the same row.
+        (props.constructor == constructor).then(|| MethodDef::try_from(props.owner).ok()).flatten()
+    })
+}
+
 /// `MoveNext` of the state machine of an asynchronous method. An attribute of the method names the machine, which is nested in the same type.
 fn machine(metadata: &Metadata, type_def: TypeDef, method: MethodDef) -> Option<MethodDef> {
-    const ATTRIBUTE: &str = "System.Runtime.CompilerServices.AsyncStateMachineAttribute";
-    let blob = metadata.custom_attribute_named(method, ATTRIBUTE).ok()??;
+    let blob = metadata.custom_attribute_named(method, MACHINE).ok()??;
     // Two bytes of prolog, then the full name of the type, behind its length: ECMA-335 II.23.3.
     let (length, text) = match blob.get(2..)? {
         [short @ 0..0x80, text @ ..] => (usize::from(*short), text),
@@ -247,30 +312,9 @@ fn machine(metadata: &Metadata, type_def: TypeDef, method: MethodDef) -> Option<
     metadata.methods_named(machine, "MoveNext").ok()?.next()?.ok()
 }
 
-fn is_async_iterator(metadata: &Metadata, method: MethodDef) -> bool {
-    const ATTRIBUTE: &str = "System.Runtime.CompilerServices.AsyncIteratorStateMachineAttribute";
-    metadata.custom_attribute_named(method, ATTRIBUTE).is_ok_and(|found| found.is_some())
-}
-
-/// Types in which others are nested.
-fn enclosing(metadata: &Metadata) -> HashSet<TypeDef> {
-    metadata.type_defs().filter_map(|nested| metadata.enclosing_type(nested.ok()?).ok()?).collect()
-}
-
-/// Whether a type of this name is in the module or referred to from it.
-fn knows(metadata: &Metadata, name: &str) -> bool {
-    let is_named = |of: TypeRef| metadata.type_ref_props(of).is_ok_and(|props| props.name == name);
-    metadata.find_type_def(name, None).is_ok_and(|found| found.is_some())
-        || metadata.type_refs().any(|of| of.is_ok_and(is_named))
-}
-
-/// What methods have that native code calls directly.
-const UNMANAGED: &str = "System.Runtime.InteropServices.UnmanagedCallersOnlyAttribute";
-
-/// Why a method cannot be instrumented, as far as its row in metadata tells. `may_be_direct` is whether its module knows that attribute.
+/// Why a method cannot be instrumented, as far as its row in metadata tells.
 fn refusal(
-    metadata: &Metadata,
-    may_be_direct: impl Fn() -> bool,
+    marked: &Marked,
     method: MethodDef,
     &MethodProps { attributes, implementation, code_rva, .. }: &MethodProps<'_>,
 ) -> Option<Refusal> {
@@ -284,11 +328,7 @@ fn refusal(
     if has(MethodImplAttributes::ASYNC) {
         return Some(Refusal::RuntimeAsync);
     }
-    let may_be_direct = attributes.contains(MethodAttributes::STATIC) && may_be_direct();
-    if may_be_direct && metadata.custom_attribute_named(method, UNMANAGED).is_ok_and(|found| found.is_some()) {
-        return Some(Refusal::CalledByNativeCode);
-    }
-    None
+    marked.direct.contains(&method).then_some(Refusal::CalledByNativeCode)
 }
 
 /// Types of the core library whose methods compiled code calls as helpers, or that run while an exception is dispatched or a call is

@@ -153,6 +153,14 @@ impl<'r> AssemblyRules<'r> {
         self.rules.is_empty()
     }
 
+    /// The place in the set of the rule that takes every method there is, if what is known of them cannot make a difference.
+    #[must_use]
+    pub fn for_all(&self) -> Option<usize> {
+        let first = self.rules.first()?;
+        let is_alone = self.exclude.is_empty() && first.exclude.is_empty();
+        (is_alone && first.rule.is_everything()).then_some(first.index)
+    }
+
     /// What rules may want of a type, by its full name in metadata, with `+` in front of nested types.
     #[must_use]
     pub fn for_type(&self, full_name: &str) -> TypeRules<'r> {

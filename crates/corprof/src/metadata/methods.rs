@@ -6,6 +6,8 @@ use super::types::not_found;
 use super::{Metadata, MethodAttributes, MethodImplAttributes, MethodSemanticsAttributes, ParamAttributes, TokenEnum};
 use crate::info::call::{blob, check, found, raw, text, text_into, wide};
 use crate::info::error::Result;
+use com::HResult;
+use core::ptr::{null, null_mut};
 
 /// A method of this module.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,9 +90,18 @@ impl Metadata {
     /// # Errors
     /// As [`Self::method_props`].
     pub fn method_into(&self, method: MethodDef, name: &mut String) -> Result<MethodProps<'_>> {
+        self.method_with(method, |ask| text_into(name, "GetMethodProps", ask))
+    }
+
+    /// `name` asks once or more often, with room for the name.
+    fn method_with(
+        &self,
+        method: MethodDef,
+        name: impl FnOnce(&mut dyn FnMut(*mut u16, u32, *mut u32) -> HResult) -> Result<()>,
+    ) -> Result<MethodProps<'_>> {
         let (mut class, mut attributes, mut code_rva, mut implementation) = (TypeDef::NIL, 0, 0, 0);
-        let (mut signature, mut length) = (core::ptr::null(), 0);
-        text_into(name, "GetMethodProps", |buffer, room, needed| {
+        let (mut signature, mut length) = (null(), 0);
+        name(&mut |buffer, room, needed| {
             raw!(
                 self.import,
                 GetMethodProps(
@@ -116,6 +127,14 @@ impl Metadata {
             code_rva,
             implementation: MethodImplAttributes::from_bits(implementation),
         })
+    }
+
+    /// As [`Self::method_props`], without the name, which is most of the work.
+    ///
+    /// # Errors
+    /// As [`Self::method_props`].
+    pub fn method_unnamed(&self, method: MethodDef) -> Result<MethodProps<'_>> {
+        self.method_with(method, |ask| check("GetMethodProps", ask(null_mut(), 0, null_mut())))
     }
 
     /// Where the body of a method, or the bytes of a field, are in the image, and how a method is implemented
@@ -206,7 +225,7 @@ impl Metadata {
     /// `CLDB_E_INDEX_NOTFOUND` for a row that does not exist.
     pub fn param_props(&self, param: ParamDef) -> Result<ParamProps> {
         let (mut method, mut sequence, mut attributes) = (MethodDef::NIL, 0, 0);
-        let (mut element, mut value, mut units) = (0, core::ptr::null(), 0);
+        let (mut element, mut value, mut units) = (0, null(), 0);
         let name = text("GetParamProps", |buffer, room, needed| {
             raw!(
                 self.import,
@@ -246,15 +265,15 @@ impl Metadata {
                 self.import,
                 GetParamProps(
                     param,
-                    core::ptr::null_mut(),
-                    core::ptr::null_mut(),
-                    core::ptr::null_mut(),
+                    null_mut(),
+                    null_mut(),
+                    null_mut(),
                     0,
-                    core::ptr::null_mut(),
+                    null_mut(),
                     &mut attributes,
-                    core::ptr::null_mut(),
-                    core::ptr::null_mut(),
-                    core::ptr::null_mut(),
+                    null_mut(),
+                    null_mut(),
+                    null_mut(),
                 )
             ),
         )?;
@@ -266,7 +285,7 @@ impl Metadata {
     /// # Errors
     /// The runtime refuses.
     pub fn marshalling(&self, of: impl Into<Token>) -> Result<Option<&[u8]>> {
-        let (mut start, mut length) = (core::ptr::null(), 0);
+        let (mut start, mut length) = (null(), 0);
         let hresult = raw!(self.import, GetFieldMarshal(of.into(), &mut start, &mut length));
         if not_found(hresult) {
             return Ok(None);
@@ -308,5 +327,5 @@ impl Metadata {
 
 /// A slice as the runtime wants it; an empty one is null, which means "any".
 pub(super) fn start_and_length(bytes: &[u8]) -> (*const u8, u32) {
-    if bytes.is_empty() { (core::ptr::null(), 0) } else { (bytes.as_ptr(), bytes.len() as u32) }
+    if bytes.is_empty() { (null(), 0) } else { (bytes.as_ptr(), bytes.len() as u32) }
 }

@@ -5,6 +5,7 @@ use super::token::*;
 use super::{Metadata, PInvokeAttributes, TokenEnum};
 use crate::info::call::{blob, check, found, raw, text, utf16, wide};
 use crate::info::error::{Error, Result};
+use core::ptr::{null, null_mut};
 
 /// A member of another type.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,12 +56,29 @@ impl Metadata {
     /// # Errors
     /// `CLDB_E_INDEX_NOTFOUND` for a row that does not exist.
     pub fn member_ref_props(&self, member: MemberRef) -> Result<MemberRefProps<'_>> {
-        let (mut parent, mut signature, mut length) = (Token::NIL, core::ptr::null(), 0);
+        let (mut parent, mut signature, mut length) = (Token::NIL, null(), 0);
         let name = text("GetMemberRefProps", |buffer, room, needed| {
             raw!(self.import, GetMemberRefProps(member, &mut parent, buffer, room, needed, &mut signature, &mut length))
         })?;
         // SAFETY: the runtime answers with a blob of that length in the scope's memory.
         Ok(MemberRefProps { parent, name, signature: unsafe { blob(signature, length) } })
+    }
+
+    /// The signature of a member reference alone, which is less work than [all of it](Self::member_ref_props) (`GetMemberRefProps`).
+    ///
+    /// # Errors
+    /// As [`Self::member_ref_props`].
+    pub fn member_ref_signature(&self, member: MemberRef) -> Result<&[u8]> {
+        let (mut signature, mut length) = (null(), 0);
+        check(
+            "GetMemberRefProps",
+            raw!(
+                self.import,
+                GetMemberRefProps(member, null_mut(), null_mut(), 0, null_mut(), &mut signature, &mut length)
+            ),
+        )?;
+        // SAFETY: the runtime answers with a blob of that length in the scope's memory.
+        Ok(unsafe { blob(signature, length) })
     }
 
     /// All references to modules, which are also the libraries of native functions (`EnumModuleRefs`).
@@ -108,7 +126,7 @@ impl Metadata {
     /// # Errors
     /// `CLDB_E_INDEX_NOTFOUND` for a row that does not exist.
     pub fn signature(&self, signature: Signature) -> Result<&[u8]> {
-        let (mut start, mut length) = (core::ptr::null(), 0);
+        let (mut start, mut length) = (null(), 0);
         check("GetSigFromToken", raw!(self.import, GetSigFromToken(signature, &mut start, &mut length)))?;
         // SAFETY: the runtime answers with a blob of that length in the scope's memory.
         Ok(unsafe { blob(start, length) })
