@@ -83,6 +83,8 @@ enum Job {
     Apply { rules: Arc<RuleSet>, dry: bool },
     /// A module was loaded.
     Module(ModuleId),
+    /// The same for one whose methods are instrumented when they are called for the first time.
+    Prepare(ModuleId),
     /// Rules end: places in the set.
     Expire(Vec<usize>),
 }
@@ -164,7 +166,11 @@ impl Instrumentation {
 
     /// A module was loaded. Its load waits a moment until its methods are rewritten.
     pub fn module_loaded(&self, module: ModuleId) {
-        if lock(&self.rules).is_none() || self.is_by_first_calls() {
+        if lock(&self.rules).is_none() {
+            return;
+        }
+        if self.is_by_first_calls() {
+            self.give(Job::Prepare(module));
             return;
         }
         self.asking.fetch_add(1, SeqCst);
@@ -376,6 +382,9 @@ fn work(agent: &Agent, manager: &Manager, job: Job) -> Vec<Change> {
                 changes = one(agent, manager, module, &rules, proof);
             }
             instrumentation.asking.fetch_sub(1, SeqCst);
+        }
+        Job::Prepare(module) => {
+            agent.runtime.unloads().hold(module, || manager.prepare_first_calls(module));
         }
         Job::Expire(expired) => {
             changes = manager.expire(&expired);

@@ -3,8 +3,8 @@
 //! Rewritten code calls [`count`], [`enter`] and [`leave`] as if they were managed: see [`instrument::Probes`] for what that
 //! asks of them. They take no lock, wait for nobody and allocate nothing, but for pages of a table of their own.
 //!
-//! Each thread writes a [`Shard`] of its own with a [`Block`] for each method that it has called: everything in it is an
-//! atomic number that is loaded and stored without order, which on a processor is a plain load or store. Once its thread is gone, the shard is handed to
+//! Each thread writes a [`Shard`] of its own with a [`Block`] for each method that it has called, and a [`Histogram`] for those that it calls more than
+//! a few times: everything in it is an atomic number that is loaded and stored without order, which on a processor is a plain load or store. Once its thread is gone, the shard is handed to
 //! the next new thread as it is: it is the sum over all shards that counts, and numbers only grow. What the runtime compiled to call these functions
 //! may call them as long as the process lives, so nothing is ever given back.
 
@@ -20,7 +20,7 @@ use std::cell::Cell;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
-    Ordering::{AcqRel, Acquire, Relaxed},
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
 /// Most threads with a shard at a time.
@@ -29,10 +29,11 @@ const MOST_SHARDS: usize = 4096;
 const MOST_MEMORY: usize = 128 << 20;
 /// Methods in one piece of a shard: those that are counted, and those that are timed.
 const COUNTS: usize = 512;
-const BLOCKS: usize = 4;
+const BLOCKS: usize = 16;
 const METHODS: usize = Manager::MOST as usize;
-/// Most pieces of blocks that a thread reserves at a time.
-const MOST_PIECES: usize = 24;
+/// Fewest and most bytes that a thread reserves at a time.
+const LEAST_AT_A_TIME: usize = 4096;
+const MOST_AT_A_TIME: usize = 512 << 10;
 
 /// Buckets within each doubling: a bucket is 6 % wide.
 const PARTS_BITS: u32 = 4;
@@ -40,10 +41,13 @@ const PARTS: usize = 1 << PARTS_BITS;
 /// From here on all times share the last bucket: 2⁴⁴ ticks are more than an hour.
 const LONGEST_BITS: u32 = 44;
 /// Buckets of a histogram.
-pub const BUCKETS: usize = PARTS + (LONGEST_BITS - PARTS_BITS) as usize * PARTS;
+const BUCKETS: usize = PARTS + (LONGEST_BITS - PARTS_BITS) as usize * PARTS;
 
 /// How many of the slowest calls of a method each thread tells singly, at most.
 const SLOWEST: usize = rules::Action::MAX_SLOWEST as usize;
+/// Timed calls of a method on a thread that need no histogram: so many that a [`Block`] is four cache lines. Most methods that a program calls, it calls
+/// no more often than that.
+const FIRST: usize = 8;
 
 /// Whether calls are counted. Looked at first of all.
 static ON: AtomicBool = AtomicBool::new(false);
@@ -73,6 +77,11 @@ static PENDING: Pending = Pending::new();
 
 /// When an asynchronous call has begun that is not timed.
 const LEFT_OUT: i64 = -1;
+/// The same for any other.
+const UNTIMED: u64 = 0;
+/// Calls within each other for which there is room: at first, and further ones once they are needed.
+const NEAR: usize = 256;
+const FAR: usize = 1 << 17;
 
 /// What a thread finds its own by. In one piece, because looking for it costs as much as all the rest of counting.
 struct Local {
@@ -100,11 +109,29 @@ pub struct Block {
     ticks: AtomicU64,
     /// Those of the longest since it was last read.
     longest: AtomicU64,
-    /// Ticks of the slowest ones, and of the least slow of them.
-    slowest: [AtomicU64; SLOWEST],
+    /// Those of the least slow of the slowest ones.
     slow: AtomicU64,
-    buckets: [AtomicU64; BUCKETS],
+    /// How many calls took how long, once there are others than the first ones.
+    histogram: AtomicPtr<Histogram>,
+    /// The group that a call was last counted in, and in the lowest bits, which are free, its place: on the same cache line as all that is not a time.
+    recent: AtomicUsize,
+    /// Ticks of the first calls.
+    first: [AtomicU64; FIRST],
+    /// Those of the slowest ones.
+    slowest: [AtomicU64; SLOWEST],
 }
+
+const _: () = assert!(size_of::<Block>() == 4 * 64, "four cache lines");
+
+/// How many calls took how long: buckets in groups, as most methods take about as long each time.
+#[repr(C, align(64))]
+struct Histogram([AtomicPtr<Group>; BUCKETS / PARTS]);
+
+/// Counts that begin again behind the largest number: a cache line. Readers look at them each second, and only at what was added since.
+#[repr(C, align(64))]
+struct Group([AtomicU32; PARTS]);
+
+const _: () = assert!(BUCKETS / PARTS <= align_of::<Group>(), "its place fits below its address");
 
 /// What one thread writes. All zeros are a shard that is nobody's.
 #[repr(C)]
@@ -115,24 +142,51 @@ struct Shard {
     blocks: [AtomicPtr<[Block; BLOCKS]>; METHODS / BLOCKS],
     calls: AtomicPtr<Calls>,
     values: AtomicPtr<Values>,
-    /// Pieces of blocks so far, and those that are reserved beyond: how many, and where.
-    pieces: AtomicUsize,
+    under_way: UnderWay,
+    more_blocks: Supply<[Block; BLOCKS]>,
+    more_histograms: Supply<Histogram>,
+    more_groups: Supply<Group>,
+}
+
+/// Calls of a thread that have begun and not ended. All zeros are none.
+#[repr(C)]
+struct UnderWay {
+    depth: AtomicUsize,
+    /// The outermost first.
+    near: [UnderWayCall; NEAR],
+    far: AtomicPtr<[UnderWayCall; FAR]>,
+}
+
+#[repr(C)]
+struct UnderWayCall {
+    slot: AtomicU32,
+    /// When it began, or [`UNTIMED`].
+    begun: AtomicU64,
+}
+
+/// Memory for more of the same, of which a thread that has many will need more. All zeros are nothing.
+#[repr(C)]
+struct Supply<T> {
+    /// How many were taken so far, and are reserved beyond: how many, and where.
+    taken: AtomicUsize,
     spare: AtomicUsize,
-    next: AtomicPtr<[Block; BLOCKS]>,
+    next: AtomicPtr<T>,
 }
 
 /// The functions, for rewritten code.
 pub fn probes() -> Probes {
     Probes {
         count: count as extern "C" fn(u32) as usize,
-        enter: enter as extern "C" fn(u32) -> i64 as usize,
-        leave: leave as extern "C" fn(u32, i64, i32) as usize,
+        enter: enter as extern "C" fn(u32) as usize,
+        leave: leave as extern "C" fn(u32) as usize,
+        fail: fail as extern "C" fn(u32) as usize,
         begin_async: begin_async as extern "C" fn(u32) as usize,
         resume_async: resume_async as extern "C" fn(u32) -> i64 as usize,
         end_async: end_async as extern "C" fn(u32, i64, i32) as usize,
         pending: pending as extern "C" fn(u32, i64, u32) as usize,
         completed: completed as extern "C" fn(u32, u32, i32) as usize,
-        leave_telling: leave_telling as extern "C" fn(u32, i64, i32) -> i32 as usize,
+        leave_telling: leave_telling as extern "C" fn(u32) -> i32 as usize,
+        fail_telling: fail_telling as extern "C" fn(u32) -> i32 as usize,
         end_async_telling: end_async_telling as extern "C" fn(u32, i64, i32) -> i32 as usize,
         pending_telling: pending_telling as extern "C" fn(u32, i64, u32) -> i32 as usize,
         completed_telling: completed_telling as extern "C" fn(u32, u32, i32) -> i32 as usize,
@@ -184,47 +238,55 @@ extern "C" fn count(slot: u32) {
 }
 
 /// See [`Probes::enter`].
-extern "C" fn enter(slot: u32) -> i64 {
-    if !ON.load(Relaxed) {
-        return 0;
-    }
-    let entered = LOCAL.try_with(|local| {
-        if !begins(local, slot) {
-            return 0;
+extern "C" fn enter(slot: u32) {
+    let _ = LOCAL.try_with(|local| {
+        if !ON.load(Relaxed) {
+            // It may be called by itself: of the two, this one ends first.
+            return local.shard_there().into_iter().for_each(|shard| shard.under_way.push_within(slot));
+        }
+        let Some(shard) = local.shard() else { return lost() };
+        if !begins(shard, slot) {
+            return shard.under_way.push(slot, UNTIMED);
         }
         let now = calls::ticks();
         if let Some(tree) = local.tree() {
             tree.enter_told(calls::key_of_slot(slot), now);
         }
-        now.cast_signed()
+        shard.under_way.push(slot, now);
     });
-    entered.unwrap_or(0)
 }
 
 /// See [`Probes::leave`].
-extern "C" fn leave(slot: u32, entered: i64, failed: i32) {
-    left(slot, entered, failed, false);
+extern "C" fn leave(slot: u32) {
+    left(slot, false, false);
+}
+
+/// See [`Probes::fail`].
+extern "C" fn fail(slot: u32) {
+    left(slot, true, false);
 }
 
 /// See [`Probes::leave_telling`].
-extern "C" fn leave_telling(slot: u32, entered: i64, failed: i32) -> i32 {
-    left(slot, entered, failed, true).into()
+extern "C" fn leave_telling(slot: u32) -> i32 {
+    left(slot, false, true).into()
+}
+
+/// See [`Probes::fail_telling`].
+extern "C" fn fail_telling(slot: u32) -> i32 {
+    left(slot, true, true).into()
 }
 
 /// A call ends. Whether its arguments are to be shown.
 #[inline]
-fn left(slot: u32, entered: i64, failed: i32, shows: bool) -> bool {
-    if entered == 0 {
-        return false;
-    }
-    let now = calls::ticks();
+fn left(slot: u32, failed: bool, shows: bool) -> bool {
     let told = LOCAL.try_with(|local| {
-        // Also when nothing is counted any more: the tree has a frame for it.
+        // Also when nothing is counted any more.
+        let Some(begun) = local.shard_there().and_then(|shard| shard.under_way.pop(slot)) else { return false };
+        let now = calls::ticks();
         if let Some(tree) = local.tree() {
             tree.leave_key(calls::key_of_slot(slot), now);
         }
-        let begun = entered.cast_unsigned();
-        ON.load(Relaxed) && ends(local, Ended { slot, begun, now, failed: failed != 0, asynchronous: false, shows })
+        ON.load(Relaxed) && ends(local, Ended { slot, begun, now, failed, asynchronous: false, shows })
     });
     told.unwrap_or(false)
 }
@@ -280,7 +342,14 @@ extern "C" fn shown() {
 /// See [`Probes::begin_async`].
 extern "C" fn begin_async(slot: u32) {
     let _ = LOCAL.try_with(|local| {
-        let is_timed = ON.load(Relaxed) && begins(local, slot);
+        let is_timed = ON.load(Relaxed)
+            && match local.shard() {
+                Some(shard) => begins(shard, slot),
+                None => {
+                    lost();
+                    false
+                }
+            };
         let begun = if is_timed { calls::ticks().cast_signed() } else { LEFT_OUT };
         local.begun.set((slot.wrapping_add(1), begun));
     });
@@ -366,8 +435,8 @@ fn end_of_task(slot: u32, begun: u64, now: u64, failed: bool, shows: bool) -> bo
 
 /// Counts a call. Whether it is timed.
 #[inline]
-fn begins(local: &Local, slot: u32) -> bool {
-    let Some(block) = local.shard().and_then(|shard| shard.block(slot)) else {
+fn begins(shard: &Shard, slot: u32) -> bool {
+    let Some(block) = shard.block(slot) else {
         lost();
         return false;
     };
@@ -397,16 +466,16 @@ fn ends(local: &Local, call: Ended) -> bool {
         return false;
     };
     let taken = call.now.saturating_sub(call.begun);
-    add(&block.timed, 1);
+    if !block.note(shard, taken) {
+        lost();
+        return false;
+    }
     if call.failed {
         add(&block.failed, 1);
     }
     add(&block.ticks, taken);
     if taken > block.longest.load(Relaxed) {
         block.longest.store(taken, Relaxed);
-    }
-    if let Some(bucket) = block.buckets.get(bucket_of(taken)) {
-        add(bucket, 1);
     }
     (taken > block.slow.load(Relaxed) || EACH.load(Relaxed)) && tell(shard, block, &call, taken)
 }
@@ -456,11 +525,17 @@ fn bucket_of(ticks: u64) -> usize {
 }
 
 impl Local {
+    /// This thread's shard, if it has one.
+    #[inline]
+    fn shard_there(&self) -> Option<&'static Shard> {
+        // SAFETY: shards are never given back.
+        unsafe { self.shard.get().as_ref() }
+    }
+
     /// This thread's shard, which it gets if need be.
     #[inline]
     fn shard(&self) -> Option<&'static Shard> {
-        // SAFETY: shards are never given back.
-        unsafe { self.shard.get().as_ref() }.or_else(|| self.first_shard())
+        self.shard_there().or_else(|| self.first_shard())
     }
 
     #[cold]
@@ -468,6 +543,8 @@ impl Local {
         let os_tid = current_tid();
         let shard = shards().find(|shard| shard.os_tid.compare_exchange(0, os_tid, AcqRel, Relaxed).is_ok());
         let shard = shard.or_else(|| new_shard(os_tid))?;
+        // Those of the thread before.
+        shard.under_way.depth.store(0, Relaxed);
         self.shard.set(shard);
         Some(shard)
     }
@@ -526,7 +603,7 @@ fn made_by<T>(slot: &AtomicPtr<T>, make: impl FnOnce() -> Option<*mut T>) -> Opt
     let mut place = slot.load(Acquire);
     if place.is_null() {
         place = make()?;
-        slot.store(place, std::sync::atomic::Ordering::Release);
+        slot.store(place, Release);
     }
     // SAFETY: pieces are never given back.
     unsafe { place.as_ref() }
@@ -537,6 +614,70 @@ fn told_of(slot: u32) -> Option<usize> {
 }
 
 impl Block {
+    /// Counts a timed call with its ticks; `false` if there is no room for it.
+    #[inline]
+    fn note(&self, shard: &Shard, taken: u64) -> bool {
+        let timed = self.timed.load(Relaxed);
+        let has_room = match (self.histogram(), self.first.get(timed as usize)) {
+            (Some(histogram), _) => self.add(histogram, shard, taken),
+            (None, Some(first)) => {
+                first.store(taken, Relaxed);
+                true
+            }
+            (None, None) => self.first_histogram(shard).is_some_and(|histogram| self.add(histogram, shard, taken)),
+        };
+        if has_room {
+            // Readers look there for as many as they find counted.
+            self.timed.store(timed.wrapping_add(1), Release);
+        }
+        has_room
+    }
+
+    #[inline]
+    fn histogram(&self) -> Option<&'static Histogram> {
+        // SAFETY: they are never given back.
+        unsafe { self.histogram.load(Acquire).as_ref() }
+    }
+
+    #[inline]
+    fn add(&self, histogram: &Histogram, shard: &Shard, ticks: u64) -> bool {
+        let bucket = bucket_of(ticks);
+        let (place, recent) = (bucket / PARTS, self.recent.load(Relaxed));
+        let group = if recent % align_of::<Group>() == place && recent > place {
+            // SAFETY: it was stored below, and they are never given back.
+            unsafe { ((recent - place) as *const Group).as_ref() }
+        } else {
+            let group = histogram.group(shard, place);
+            self.recent.store(group.map_or(0, |group| (&raw const *group).addr() + place), Relaxed);
+            group
+        };
+        group.is_some_and(|group| group.add(bucket))
+    }
+
+    #[cold]
+    fn first_histogram(&self, shard: &Shard) -> Option<&'static Histogram> {
+        let made = shard.more_histograms.take()?;
+        // SAFETY: it is zeros, is nobody else's, and is never given back.
+        let histogram = unsafe { made.as_ref()? };
+        let are_in = self.first.iter().all(|ticks| self.add(histogram, shard, ticks.load(Relaxed)));
+        are_in.then(|| self.histogram.store(made, Release))?;
+        Some(histogram)
+    }
+
+    /// Buckets in which there is something; several parts of one may come.
+    fn buckets(&self, timed: u64, mut each: impl FnMut(usize, u32)) {
+        let Some(histogram) = self.histogram() else {
+            let first = self.first.iter().take(usize::try_from(timed).unwrap_or(FIRST));
+            return first.for_each(|ticks| each(bucket_of(ticks.load(Relaxed)), 1));
+        };
+        for (place, group) in histogram.0.iter().enumerate() {
+            // SAFETY: they are never given back.
+            let Some(group) = (unsafe { group.load(Acquire).as_ref() }) else { continue };
+            let counts = group.0.iter().map(|count| count.load(Relaxed)).enumerate();
+            counts.filter(|(_, count)| *count > 0).for_each(|(part, count)| each(place * PARTS + part, count));
+        }
+    }
+
     /// Puts the ticks of a call in the place of the least slow of so many; `false` for none.
     fn note_slow(&self, taken: u64, told: usize) -> bool {
         let slowest = self.slowest.get(..told.min(SLOWEST)).unwrap_or_default();
@@ -556,6 +697,99 @@ impl Block {
     }
 }
 
+impl Histogram {
+    fn group(&self, shard: &Shard, place: usize) -> Option<&'static Group> {
+        made_by(self.0.get(place)?, || shard.more_groups.take())
+    }
+}
+
+impl Group {
+    #[inline]
+    fn add(&self, bucket: usize) -> bool {
+        let Some(count) = self.0.get(bucket % PARTS) else { return false };
+        count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
+        true
+    }
+}
+
+impl UnderWay {
+    /// A call begins.
+    #[inline]
+    fn push(&self, slot: u32, begun: u64) {
+        let depth = self.depth.load(Relaxed);
+        self.depth.store(depth.wrapping_add(1), Relaxed);
+        match self.near.get(depth).or_else(|| self.far(depth)) {
+            Some(call) => {
+                call.slot.store(slot, Relaxed);
+                call.begun.store(begun, Relaxed);
+            }
+            None => lost(),
+        }
+    }
+
+    /// One begins that is not counted.
+    #[cold]
+    fn push_within(&self, slot: u32) {
+        if self.depth.load(Relaxed) > 0 {
+            self.push(slot, UNTIMED);
+        }
+    }
+
+    /// The innermost call of a method ends, and all within it. Gives when it began, if it is timed; nothing happens where the method is not being
+    /// called.
+    #[inline]
+    fn pop(&self, slot: u32) -> Option<u64> {
+        let inner = self.depth.load(Relaxed).checked_sub(1)?;
+        let call = self.near.get(inner).or_else(|| self.far(inner));
+        let begun = match call {
+            Some(call) if call.slot.load(Relaxed) != slot => self.pop_further(inner, slot)?,
+            // Deeper than there is room for.
+            None => {
+                self.depth.store(inner, Relaxed);
+                return None;
+            }
+            Some(call) => {
+                self.depth.store(inner, Relaxed);
+                call.begun.load(Relaxed)
+            }
+        };
+        (begun != UNTIMED).then_some(begun)
+    }
+
+    #[cold]
+    fn pop_further(&self, inner: usize, slot: u32) -> Option<u64> {
+        let mut calls = (0..inner).rev().filter_map(|at| Some((at, self.near.get(at).or_else(|| self.far(at))?)));
+        let (at, call) = calls.find(|(_, call)| call.slot.load(Relaxed) == slot)?;
+        self.depth.store(at, Relaxed);
+        Some(call.begun.load(Relaxed))
+    }
+
+    #[cold]
+    fn far(&self, at: usize) -> Option<&UnderWayCall> {
+        made(&self.far)?.get(at.checked_sub(NEAR)?)
+    }
+}
+
+impl<T> Supply<T> {
+    /// Zeros for one more. As many are reserved at a time as fit into a page, and later a quarter of as many as there are: all of their pages at once cost
+    /// far less than one by one. To be called by the one thread that owns the shard, for types of which zeros are a value.
+    #[cold]
+    fn take(&self) -> Option<*mut T> {
+        let (taken, mut spare) = (self.taken.load(Relaxed), self.spare.load(Relaxed));
+        if spare == 0 {
+            let size = size_of::<T>();
+            spare = (taken / 4).min(MOST_AT_A_TIME / size).max(LEAST_AT_A_TIME / size);
+            let reserved = accounted(spare * size, || pages(spare * size))?;
+            self.next.store(reserved.as_ptr().cast(), Relaxed);
+        }
+        let next = self.next.load(Relaxed);
+        self.next.store(next.wrapping_add(1), Relaxed);
+        self.spare.store(spare - 1, Relaxed);
+        self.taken.store(taken + 1, Relaxed);
+        Some(next)
+    }
+}
+
 impl Shard {
     #[inline]
     fn count(&self, slot: u32) -> Option<&AtomicU64> {
@@ -566,28 +800,7 @@ impl Shard {
     #[inline]
     fn block(&self, slot: u32) -> Option<&Block> {
         let slot = slot as usize;
-        made_by(self.blocks.get(slot / BLOCKS)?, || self.piece_of_blocks())?.get(slot % BLOCKS)
-    }
-
-    /// The first are reserved alone, and then a quarter of as many as there are: a thread that calls many methods will call more, and the pages of
-    /// all of them at once cost far less than one by one.
-    #[cold]
-    fn piece_of_blocks(&self) -> Option<*mut [Block; BLOCKS]> {
-        let (pieces, mut spare) = (self.pieces.load(Relaxed), self.spare.load(Relaxed));
-        if spare == 0 {
-            let size = size_of::<[Block; BLOCKS]>();
-            let more = (pieces / 4).min(MOST_PIECES);
-            let many = || accounted(more * size, || pages(more * size));
-            let reserved = if more > 1 { many() } else { None };
-            spare = if reserved.is_some() { more } else { 1 };
-            let next = reserved.map_or_else(piece, |reserved| Some(reserved.as_ptr().cast()))?;
-            self.next.store(next, Relaxed);
-        }
-        let next = self.next.load(Relaxed);
-        self.next.store(next.wrapping_add(1), Relaxed);
-        self.spare.store(spare - 1, Relaxed);
-        self.pieces.store(pieces + 1, Relaxed);
-        Some(next)
+        made_by(self.blocks.get(slot / BLOCKS)?, || self.more_blocks.take())?.get(slot % BLOCKS)
     }
 
     /// The same for a reader, who makes nothing.
@@ -622,8 +835,8 @@ pub struct Totals {
     pub ticks: u64,
     /// Ticks of the longest since the last time that it was asked for.
     pub longest: u64,
-    /// How many fell into each bucket; empty without any.
-    pub buckets: Vec<u64>,
+    /// Buckets into which some fell, in order, and how many: numbers that begin again behind the largest.
+    pub buckets: Vec<(u16, u32)>,
 }
 
 /// Calls of a method so far, begun and timed, of all threads.
@@ -657,11 +870,15 @@ pub fn totals(slot: u32) -> Totals {
         totals.failed += block.failed.load(Relaxed);
         totals.ticks += block.ticks.load(Relaxed);
         totals.longest = totals.longest.max(block.longest.swap(0, Relaxed));
-        totals.buckets.resize(BUCKETS, 0);
-        for (sum, bucket) in totals.buckets.iter_mut().zip(&block.buckets) {
-            *sum += bucket.load(Relaxed);
-        }
+        block.buckets(timed, |bucket, count| totals.buckets.push((bucket as u16, count)));
     }
+    totals.buckets.sort_unstable();
+    totals.buckets.dedup_by(|more, sum| {
+        let is_same = more.0 == sum.0;
+        sum.1 = sum.1.wrapping_add(u32::from(is_same) * more.1);
+        is_same
+    });
+    totals.buckets.shrink_to_fit();
     totals
 }
 
@@ -670,7 +887,7 @@ pub fn free_shards() {
     for shard in shards() {
         let os_tid = shard.os_tid.load(Relaxed);
         if os_tid != 0 && is_gone(os_tid) {
-            shard.os_tid.store(0, std::sync::atomic::Ordering::Release);
+            shard.os_tid.store(0, Release);
         }
     }
 }
@@ -710,6 +927,7 @@ pub fn memory() -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::sync::{Mutex, MutexGuard, PoisonError};
 
     use super::*;
@@ -745,9 +963,12 @@ mod tests {
             .map(|_| {
                 std::thread::spawn(move || {
                     for call in 0..1000 {
-                        let entered = enter(slot);
-                        assert_ne!(entered, 0);
-                        leave(slot, entered, i32::from(call % 10 == 0));
+                        enter(slot);
+                        if call % 10 == 0 {
+                            fail(slot)
+                        } else {
+                            leave(slot)
+                        }
                         count(slot - 1);
                     }
                     current_tid()
@@ -757,7 +978,7 @@ mod tests {
         let tids: Vec<u32> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
         let found = totals(slot);
         assert_eq!((found.calls, found.timed, found.failed), (4000, 4000, 400));
-        assert_eq!(found.buckets.iter().sum::<u64>(), 4000);
+        assert_eq!(found.buckets.iter().map(|(_, count)| count).sum::<u32>(), 4000);
         assert!(found.longest > 0 && found.ticks >= found.longest);
         assert_eq!(totals(slot).longest, 0, "since the last time");
         assert_eq!(totals(slot - 1).calls, 4000);
@@ -770,9 +991,62 @@ mod tests {
         std::thread::spawn(move || count(slot - 1)).join().unwrap();
         assert_eq!((shards().count(), totals(slot - 1).calls), (before, 4001));
         switch_off();
-        assert_eq!(enter(slot), 0);
-        leave(slot, 0, 0);
+        enter(slot);
+        leave(slot);
         assert_eq!(totals(slot).calls, 4000);
+    }
+
+    /// A call that has begun then.
+    fn begin(slot: u32, begun: u64) {
+        LOCAL.with(|local| local.shard().unwrap().under_way.push(slot, begun));
+    }
+
+    #[test]
+    fn the_first_calls_and_all_others_are_in_the_same_buckets() {
+        let slot = Manager::MOST - 9;
+        std::thread::spawn(move || {
+            let mut expected = BTreeMap::new();
+            for calls in 1..FIRST as u64 * 3 {
+                let taken = 1 << (calls % 5 * 4);
+                LOCAL.with(|local| {
+                    let shard = local.shard().unwrap();
+                    assert!(shard.block(slot).unwrap().note(shard, taken));
+                });
+                *expected.entry(bucket_of(taken) as u16).or_default() += 1;
+                let found = totals(slot);
+                assert_eq!((found.timed, found.buckets), (calls, expected.clone().into_iter().collect()));
+            }
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn each_end_finds_its_begin() {
+        let under_way = std::thread::spawn(|| {
+            let under_way = &LOCAL.with(|local| local.shard().unwrap()).under_way;
+            assert_eq!(under_way.pop(1), None, "nothing has begun");
+            let deep = NEAR as u64 + 1000;
+            (1..=deep).for_each(|begun| under_way.push(begun as u32 % 7, begun));
+            assert_eq!(under_way.pop(7), None, "this one has not");
+            for begun in (1..=deep).rev() {
+                assert_eq!(under_way.pop(begun as u32 % 7), Some(begun));
+            }
+            // Two of which nobody has told the end.
+            (1..=4).for_each(|begun| under_way.push(begun as u32, begun));
+            assert_eq!([2, 4, 1].map(|slot| under_way.pop(slot)), [Some(2), None, Some(1)]);
+            // Those that are not timed have their places, too.
+            [11, UNTIMED].into_iter().for_each(|begun| under_way.push(5, begun));
+            assert_eq!([under_way.pop(5), under_way.pop(5)], [None, Some(11)]);
+            // Too deep.
+            let lost = lost_calls();
+            (0..NEAR + FAR).for_each(|_| under_way.push(6, 1));
+            (0..3).for_each(|_| under_way.push(8, 1));
+            assert!(lost_calls() >= lost + 3);
+            (0..3).for_each(|_| assert_eq!(under_way.pop(8), None));
+            assert_eq!(under_way.pop(6), Some(1));
+        });
+        under_way.join().unwrap();
     }
 
     #[test]
@@ -782,8 +1056,8 @@ mod tests {
         switch_on(false);
         set_limits(slot, 10, 0);
         for _ in 0..1000 {
-            let entered = enter(slot);
-            leave(slot, entered, 0);
+            enter(slot);
+            leave(slot);
         }
         let found = totals(slot);
         assert_eq!((found.calls, found.timed), (1000, 100));
@@ -846,10 +1120,11 @@ mod tests {
         set_limits(slot, 1, 1);
         let shown_by = std::thread::spawn(move || {
             let mut shown_times = Vec::new();
-            for taken in [5_000_i64, 1, 900_000_000] {
+            for taken in [5_000_u64, 1, 900_000_000] {
                 // As if it had begun then.
-                if leave_telling(slot, calls::ticks().cast_signed() - taken, 0) != 0 {
-                    show_number(0, taken);
+                begin(slot, calls::ticks() - taken);
+                if leave_telling(slot) != 0 {
+                    show_number(0, taken.cast_signed());
                     show_float(2, 0.5);
                     shown();
                     shown_times.push(taken);
@@ -859,7 +1134,7 @@ mod tests {
         });
         assert_eq!(shown_by.join().unwrap(), [5_000, 900_000_000]);
         take_single_calls(|call, values| told.extend((call.slot == slot).then_some((call.arguments, values))));
-        let expected = |taken| (true, vec![(0, Value::Number(taken)), (2, Value::Float(0.5))]);
+        let expected = |taken: i64| (true, vec![(0, Value::Number(taken)), (2, Value::Float(0.5))]);
         assert_eq!(told, [expected(5_000), expected(900_000_000)]);
         assert_eq!(unshown_arguments(), 0);
         switch_off();

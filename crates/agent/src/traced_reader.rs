@@ -98,7 +98,7 @@ impl Reader {
 
     /// About how many bytes it holds.
     pub fn memory(&self) -> usize {
-        let of = |told: &Told| size_of::<Told>() + told.totals.buckets.capacity() * 8 + 16;
+        let of = |told: &Told| size_of::<Told>() + told.totals.buckets.capacity() * size_of::<(u16, u32)>() + 16;
         self.told.values().map(of).sum::<usize>() + traced::memory()
     }
 
@@ -228,9 +228,11 @@ fn argument(value: Value, runtime: &Runtime, mut class: impl FnMut(ClassId) -> O
 }
 
 fn grown(slot: u32, before: &Totals, now: &Totals) -> TracedMethod {
-    let buckets = now.buckets.iter().enumerate().filter_map(|(bucket, count)| {
-        let more = count - before.buckets.get(bucket).copied().unwrap_or(0).min(*count);
-        (more > 0).then_some((bucket as u16, more))
+    let buckets = now.buckets.iter().filter_map(|&(bucket, count)| {
+        let told = before.buckets.binary_search_by_key(&bucket, |(of, _)| *of).ok();
+        let told = told.and_then(|at| before.buckets.get(at)).map_or(0, |(_, count)| *count);
+        let more = count.wrapping_sub(told);
+        (more > 0).then_some((bucket, more.into()))
     });
     TracedMethod {
         slot,

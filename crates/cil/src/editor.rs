@@ -13,6 +13,7 @@ pub use new_instruction::{NewInstruction, NewOperand};
 pub use wrap::Handler;
 
 use crate::opcode::Step;
+use crate::signature::position_of_type;
 use crate::{
     BodyError, ClauseKind, CodeRange, DecodeError, ExceptionClause, HeaderFormat, Instruction, MethodBody,
     MethodHeader, MethodShape, Opcode, Operand, SignatureError, StackError, StackHeights, Token, Tokens, TypeSig,
@@ -605,6 +606,19 @@ impl MethodEditor {
         Ok(index)
     }
 
+    /// Whether locals were added and [`MethodEditor::set_local_signature`] has not followed.
+    #[must_use]
+    pub fn has_new_locals(&self) -> bool {
+        self.locals.as_ref().is_some_and(|locals| locals.grown)
+    }
+
+    /// The first local variable of exactly this type; `None` also if the locals are unknown.
+    #[must_use]
+    pub fn local_of(&self, of: &TypeSig) -> Option<u16> {
+        let locals = self.locals.as_ref()?;
+        position_of_type(&locals.types, locals.count, of)
+    }
+
     /// The blob of the local signature as it is now: to be made a token of. `None` if it is unknown or there are no
     /// locals.
     #[must_use]
@@ -662,7 +676,7 @@ impl MethodEditor {
     /// # Errors
     /// As [`MethodEditor::finish`], the stack aside.
     pub fn finish_with(&self, max_stack: u16) -> Result<Edited, EditError> {
-        if self.locals.as_ref().is_some_and(|locals| locals.grown) {
+        if self.has_new_locals() {
             return Err(EditError::LocalsWithoutToken);
         }
         let mut layout = self.layout.borrow_mut();

@@ -590,6 +590,13 @@ pub fn count_locals(blob: &[u8]) -> Result<u16, SignatureError> {
     fits.ok_or(SignatureError::Truncated { offset: blob.len() })
 }
 
+/// The place of a type among those that follow each other in a blob.
+pub(crate) fn position_of_type(blob: &[u8], count: u16, of: &TypeSig) -> Option<u16> {
+    let mut decoder = Decoder::new(blob);
+    let found = (0..count).map_while(|index| Some((index, decoder.type_sig(0).ok()?))).find(|(_, found)| found == of);
+    found.map(|(index, _)| index)
+}
+
 /// What a call does to the stack, out of the blob of a method's signature: as [`MethodSig::call_effect`], without a look
 /// at the types of the parameters.
 ///

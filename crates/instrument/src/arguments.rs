@@ -112,7 +112,7 @@ impl Types {
         names: &[String],
         rules: &RuleSet,
     ) -> Result<Arc<[Parameter]>, Refusal> {
-        let signature = MethodSig::decode(metadata.method_into(method, &mut String::new())?.signature)?;
+        let signature = MethodSig::decode(metadata.method_unnamed(method)?.signature)?;
         let parameter = |(index, sig)| {
             let name = name(metadata, method, index).unwrap_or_else(|| format!("arg{}", index + 1));
             let shown = if rules.redacts(&name) { Shown::Redacted } else { self.shown(info, metadata, sig) };

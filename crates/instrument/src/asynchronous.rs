@@ -201,7 +201,7 @@ impl Kept<'_> {
 /// The method itself: says that a call begins.
 fn start(scope: &Scope, source: Source<'_>, slot: u32, probes: &Probes) -> Result<Edited, Refusal> {
     let (mut editor, signature) = open(scope, source)?;
-    let call = probes::call(probes.begin_async, scope.count()?);
+    let call = probes::call(probes.begin_async, scope.call()?);
     begin(&mut editor, [slot_of(slot)].into_iter().chain(call));
     finish(scope, &editor, &signature)
 }
@@ -345,7 +345,7 @@ fn run(
     let builder = ends.first().ok_or(Refusal::NotATask)?.field;
     let showing = plan_fields(kept.parameters, |index| kept.token(scope, builder, index))?;
     let telling = showing.is_some();
-    let three = if telling { scope.signature(Probes::LEAVE_TELLING)? } else { scope.leave()? };
+    let three = scope.signature(if telling { Probes::END_TELLING } else { Probes::END })?;
     let resumed_end = if telling { scope.signature(Probes::COMPLETED_TELLING)? } else { scope.completed()? };
     let end_async = probes::call(if telling { probes.end_async_telling } else { probes.end_async }, three);
     let pending = probes::call(if telling { probes.pending_telling } else { probes.pending }, three);
@@ -423,7 +423,7 @@ fn run(
         editor.bind(on, at);
     }
 
-    let resume = probes::call(probes.resume_async, scope.enter()?);
+    let resume = probes::call(probes.resume_async, scope.signature(Probes::RESUME)?);
     let zero = [NewInstruction::ldc_i4(0), NewInstruction::stloc(is_over)];
     let code = [slot_of(slot)].into_iter().chain(resume).chain([NewInstruction::stloc(started)]).chain(zero);
     begin(&mut editor, code);

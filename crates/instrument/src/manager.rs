@@ -85,9 +85,19 @@ struct Installed {
 #[derive(Debug, Default)]
 struct FirstCalls {
     rules: Option<Arc<RuleSet>>,
-    /// Modules, and why no method of theirs can be instrumented; `None` for those without methods.
-    modules: HashMap<ModuleId, Option<(ModuleFacts, Option<Refusal>)>>,
+    /// Modules; `None` for those without methods.
+    modules: HashMap<ModuleId, Option<Looked>>,
     seen: HashSet<Key>,
+}
+
+/// What [`Manager::first_call`] needs to know of a module.
+#[derive(Debug)]
+struct Looked {
+    facts: ModuleFacts,
+    /// The rule that takes all methods.
+    for_all: Option<usize>,
+    /// Why none can be instrumented.
+    refusal: Option<Refusal>,
 }
 
 type Prepared = (Vec<u8>, Vec<COR_IL_MAP>);
@@ -137,6 +147,8 @@ pub struct Manager {
 impl Manager {
     /// Most methods that ever get a slot.
     pub const MOST: u32 = 1 << 16;
+    /// Methods that a program of some size calls as it starts.
+    const MANY: usize = 6000;
     /// Methods that the runtime is asked for at a time: it holds a lock meanwhile.
     const AT_A_TIME: usize = 256;
     /// Methods that are proved later at a time: meanwhile, their module cannot go, and one that is loaded waits.
@@ -247,8 +259,18 @@ impl Manager {
     /// Other rules come: those of before have not ended any more. From now on methods are instrumented [when they are called](Self::first_call) for
     /// the first time if these take them; `None` for no more. What has begun is over then.
     pub fn set_first_calls(&self, rules: Option<Arc<RuleSet>>) {
-        *lock(&self.first_calls) = FirstCalls { rules, ..FirstCalls::default() };
-        self.known().expired.clear();
+        let mut known = self.known();
+        known.expired.clear();
+        let mut first_calls = FirstCalls { rules, ..FirstCalls::default() };
+        if first_calls.rules.is_some() {
+            // Now, and not while a program waits for it.
+            first_calls.seen.reserve(Self::MANY);
+            known.installed.reserve(Self::MANY);
+            known.slots.reserve(Self::MANY);
+            known.first_bodies.reserve(Self::MANY);
+        }
+        drop(known);
+        *lock(&self.first_calls) = first_calls;
     }
 
     /// Rules of the set end: their methods get their original bodies back, and they take no more.
@@ -274,8 +296,10 @@ impl Manager {
         let FirstCalls { rules: Some(rules), modules, seen } = &mut *first_calls else { return None };
         let key = self.method_of(function)?;
         let change = if seen.insert(key) {
-            let module = modules.entry(key.0).or_insert_with(|| self.look(key.0)).as_ref();
-            let found = module.and_then(|(facts, refusal)| Some((find_one(&self.names, facts, key, rules)?, refusal)));
+            let module = modules.entry(key.0).or_insert_with(|| self.look(key.0, rules)).as_ref();
+            let found = module.and_then(|Looked { facts, for_all, refusal }| {
+                Some((find_one(&self.names, facts, *for_all, key, rules)?, refusal))
+            });
             found.filter(|(found, _)| !self.known().expired.contains(&found.rule))
         } else {
             None
@@ -319,8 +343,30 @@ impl Manager {
         }
     }
 
-    fn look(&self, module: ModuleId) -> Option<(ModuleFacts, Option<Refusal>)> {
-        Some((ModuleFacts::of(&self.names.metadata(module).ok()?)?, self.refusal_of(module)))
+    /// Gets ready for [first calls](Self::first_call) of methods of a module, so that those need not wait for it. To be called on another thread,
+    /// when the module has been loaded.
+    pub fn prepare_first_calls(&self, module: ModuleId) {
+        let rules = lock(&self.first_calls).rules.clone();
+        let Some(rules) = rules else { return };
+        self.tasks();
+        let looked = self.look(module, &rules);
+        if looked.as_ref().is_some_and(|looked| looked.refusal.is_none()) && !lock(&self.scopes).contains_key(&module) {
+            // Whoever is first.
+            if let Ok(scope) = Scope::open(&self.info, module) {
+                lock(&self.scopes).entry(module).or_insert_with(|| Arc::new(Mutex::new(scope)));
+            }
+        }
+        let mut first_calls = lock(&self.first_calls);
+        if first_calls.rules.as_ref().is_some_and(|now| Arc::ptr_eq(now, &rules)) {
+            first_calls.modules.entry(module).or_insert(looked);
+        }
+    }
+
+    fn look(&self, module: ModuleId, rules: &RuleSet) -> Option<Looked> {
+        let facts = ModuleFacts::of(self.names.metadata(module).ok()?)?;
+        facts.marked();
+        let for_all = facts.wanted(rules).for_all();
+        Some(Looked { facts, for_all, refusal: self.refusal_of(module) })
     }
 
     /// The new body of a method, and that of its state machine.
@@ -544,7 +590,7 @@ impl Manager {
     }
 
     fn source<'a>(&'a self, scope: &'a Scope, module: ModuleId, of: MethodDef) -> Result<Source<'a>, Refusal> {
-        let signature = scope.metadata().method_into(of, &mut String::new())?.signature;
+        let signature = scope.metadata().method_unnamed(of)?.signature;
         Ok(Source { body: self.info.il_function_body(module, of)?, signature })
     }
 

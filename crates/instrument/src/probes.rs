@@ -14,10 +14,13 @@ use cil::{NewInstruction, Opcode, Operand, Token};
 pub struct Probes {
     /// `fn(slot: u32)`: a method that is only counted is called.
     pub count: usize,
-    /// `fn(slot: u32) -> i64`: a method is called. The answer, not 0, is handed to `leave`; 0 says that this call is left out.
+    /// `fn(slot: u32)`: a method is called. The same thread calls `leave`, `fail` or one of those that tell when the call ends, and calls that
+    /// begin later on that thread end before.
     pub enter: usize,
-    /// `fn(slot: u32, entered: i64, failed: i32)`: the call ends; `failed` is 1 if it does so by an exception.
+    /// `fn(slot: u32)`: the call ends.
     pub leave: usize,
+    /// `fn(slot: u32)`: it ends by an exception.
+    pub fail: usize,
     /// `fn(slot: u32)`: an asynchronous method is called; the first run of its state machine follows on this thread.
     pub begin_async: usize,
     /// `fn(slot: u32) -> i64`: a state machine runs. The answer is 0 unless this is the first run of a call, which has no task yet; it is
@@ -30,9 +33,11 @@ pub struct Probes {
     pub pending: usize,
     /// `fn(slot: u32, task: i32, failed: i32)`: a later run is about to end its task.
     pub completed: usize,
-    /// `fn(slot: u32, entered: i64, failed: i32) -> i32`: as `leave`. The answer, not 0, asks for the arguments: by calls of the
-    /// following functions, each with the index of the parameter, and at last of `shown`.
+    /// `fn(slot: u32) -> i32`: as `leave`. The answer, not 0, asks for the arguments: by calls of the following functions, each with the index of
+    /// the parameter, and at last of `shown`.
     pub leave_telling: usize,
+    /// `fn(slot: u32) -> i32`: as `fail`, with the answer of `leave_telling`.
+    pub fail_telling: usize,
     /// `fn(slot: u32, begun: i64, failed: i32) -> i32`: as `end_async`, with the answer of `leave_telling`.
     pub end_async_telling: usize,
     /// `fn(slot: u32, begun: i64, task: i32) -> i32`: as `pending`, likewise.
@@ -52,15 +57,16 @@ pub struct Probes {
 }
 
 impl Probes {
-    /// Signatures of the functions, as blobs of stand-alone signatures: (int32) → void, (int32) → int64,
+    /// Signatures of the functions, as blobs of stand-alone signatures: (int32) → void, (int32) → int32, (int32) → int64,
     /// (int32, int64, int32) → void, (int32, int32, int32) → void, the last two → int32, (int32, int64) → void,
     /// (int32, float64) → void, (int32, object) → void, () → void.
     /// Source: ECMA-335 II.23.2.3.
-    pub(crate) const COUNT: &[u8] = &[0x00, 1, 0x01, 0x08];
-    pub(crate) const ENTER: &[u8] = &[0x00, 1, 0x0a, 0x08];
-    pub(crate) const LEAVE: &[u8] = &[0x00, 3, 0x01, 0x08, 0x0a, 0x08];
+    pub(crate) const CALL: &[u8] = &[0x00, 1, 0x01, 0x08];
+    pub(crate) const CALL_TELLING: &[u8] = &[0x00, 1, 0x08, 0x08];
+    pub(crate) const RESUME: &[u8] = &[0x00, 1, 0x0a, 0x08];
+    pub(crate) const END: &[u8] = &[0x00, 3, 0x01, 0x08, 0x0a, 0x08];
     pub(crate) const COMPLETED: &[u8] = &[0x00, 3, 0x01, 0x08, 0x08, 0x08];
-    pub(crate) const LEAVE_TELLING: &[u8] = &[0x00, 3, 0x08, 0x08, 0x0a, 0x08];
+    pub(crate) const END_TELLING: &[u8] = &[0x00, 3, 0x08, 0x08, 0x0a, 0x08];
     pub(crate) const COMPLETED_TELLING: &[u8] = &[0x00, 3, 0x08, 0x08, 0x08, 0x08];
     pub(crate) const SHOW_NUMBER: &[u8] = &[0x00, 2, 0x01, 0x08, 0x0a];
     pub(crate) const SHOW_FLOAT: &[u8] = &[0x00, 2, 0x01, 0x08, 0x0d];
@@ -73,12 +79,14 @@ impl Probes {
             (self.count, "count"),
             (self.enter, "enter"),
             (self.leave, "leave"),
+            (self.fail, "fail"),
             (self.begin_async, "begin_async"),
             (self.resume_async, "resume_async"),
             (self.end_async, "end_async"),
             (self.pending, "pending"),
             (self.completed, "completed"),
             (self.leave_telling, "leave_telling"),
+            (self.fail_telling, "fail_telling"),
             (self.end_async_telling, "end_async_telling"),
             (self.pending_telling, "pending_telling"),
             (self.completed_telling, "completed_telling"),

@@ -15,7 +15,7 @@ use corprof::metadata::token::Signature;
 pub enum Template {
     /// Calls [`Probes::count`] and then does what the method did.
     Count,
-    /// Calls [`Probes::enter`], does what the method did, and calls [`Probes::leave`] however it ends.
+    /// Calls [`Probes::enter`], does what the method did, and calls [`Probes::leave`] or [`Probes::fail`].
     Time,
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn slot_of(slot: u32) -> NewInstruction {
 }
 
 fn count(scope: &Scope, editor: &mut MethodEditor, slot: u32, probes: &Probes) -> Result<(), Refusal> {
-    let call = probes::call(probes.count, scope.count()?);
+    let call = probes::call(probes.count, scope.call()?);
     begin(editor, [slot_of(slot)].into_iter().chain(call));
     Ok(())
 }
@@ -101,27 +101,36 @@ fn time(
     if editor.ids().any(ends_by_a_call) {
         return Err(Refusal::TailCall);
     }
-    let entered = editor.add_local(&TypeSig::Primitive(Primitive::I8))?;
+    let enter = [slot_of(slot)].into_iter().chain(probes::call(probes.enter, scope.call()?));
+    if parameters.is_empty()
+        && let Some(ret) = end_of_accessor(editor, signature)
+    {
+        for instruction in [slot_of(slot)].into_iter().chain(probes::call(probes.leave, scope.call()?)) {
+            editor.insert_before(ret, instruction);
+        }
+        begin(editor, enter);
+        return Ok(());
+    }
     let result = match signature.return_type.unmodified() {
         TypeSig::Primitive(Primitive::Void) => None,
         TypeSig::Primitive(Primitive::TypedByRef) => return Err(Refusal::Returns),
-        returned => Some(editor.add_local(returned)?),
+        // Nobody needs any of the others where the method returns. The runtime looks through all signatures that there are for a new one.
+        returned => Some(editor.local_of(returned).map_or_else(|| editor.add_local(returned), Ok)?),
     };
     let showing = arguments::plan(editor, signature, parameters)?;
-    let locals = editor.local_signature().ok_or(EditError::LocalsUnknown)?;
-    editor.set_local_signature(scope.signature(&locals)?);
+    if editor.has_new_locals() {
+        let locals = editor.local_signature().ok_or(EditError::LocalsUnknown)?;
+        editor.set_local_signature(scope.signature(&locals)?);
+    }
 
-    let leave = match showing {
-        Some(_) => probes::call(probes.leave_telling, scope.signature(Probes::LEAVE_TELLING)?),
-        None => probes::call(probes.leave, scope.leave()?),
+    let (leave, fail, returned) = match showing {
+        Some(_) => (probes.leave_telling, probes.fail_telling, scope.signature(Probes::CALL_TELLING)?),
+        None => (probes.leave, probes.fail, scope.call()?),
     };
-    let leaves = |failed| {
-        let arguments = [slot_of(slot), NewInstruction::ldloc(entered), NewInstruction::ldc_i4(failed)];
-        arguments.into_iter().chain(leave.clone())
-    };
-    editor.wrap_body(Handler::Fault(leaves(1).collect()), result)?;
+    let ends = |probe| [slot_of(slot)].into_iter().chain(probes::call(probe, returned));
+    editor.wrap_body(Handler::Fault(ends(fail).collect()), result)?;
     let (after_fault, after) = (editor.label(), editor.label());
-    let mut normal: Vec<NewInstruction> = leaves(0).collect();
+    let mut normal: Vec<NewInstruction> = ends(leave).collect();
     if let Some(showing) = &showing {
         let at = end_of_fault(editor);
         for instruction in showing.code(scope, probes, after_fault)? {
@@ -133,10 +142,49 @@ fn time(
     if let Some(at) = returning(editor, result.is_some(), normal) {
         editor.bind(after, at);
     }
-    let enter = probes::call(probes.enter, scope.enter()?);
     let saves = showing.into_iter().flat_map(|showing| showing.saves);
-    begin(editor, saves.chain([slot_of(slot)]).chain(enter).chain([NewInstruction::stloc(entered)]));
+    begin(editor, saves.chain(enter));
     Ok(())
+}
+
+/// The `ret` of a method that does nothing but load, and load and store fields of its own object: one that no
+/// exception leaves, so that it needs no handler. There are many of them, and a handler is most of what the runtime would compile.
+fn end_of_accessor(editor: &MethodEditor, signature: &MethodSig) -> Option<InstructionId> {
+    let has_this = signature.convention.has_this();
+    // What is on the stack: whether it is that object.
+    let mut stack = Vec::new();
+    let mut ids = editor.ids();
+    for id in &mut ids {
+        match editor.instruction(id)?.opcode {
+            Opcode::Nop => {}
+            Opcode::Ldarg0 => stack.push(has_this),
+            Opcode::Ldarg1 | Opcode::Ldarg2 | Opcode::Ldarg3 | Opcode::LdargS | Opcode::Ldarg => stack.push(false),
+            Opcode::Ldloc0 | Opcode::Ldloc1 | Opcode::Ldloc2 | Opcode::Ldloc3 | Opcode::LdlocS | Opcode::Ldloc => {
+                stack.push(false);
+            }
+            Opcode::Stloc0 | Opcode::Stloc1 | Opcode::Stloc2 | Opcode::Stloc3 | Opcode::StlocS | Opcode::Stloc => {
+                stack.pop()?;
+            }
+            Opcode::LdcI4M1 | Opcode::LdcI40 | Opcode::LdcI41 | Opcode::LdcI42 | Opcode::LdcI43 | Opcode::LdcI44 => {
+                stack.push(false);
+            }
+            Opcode::LdcI45 | Opcode::LdcI46 | Opcode::LdcI47 | Opcode::LdcI48 | Opcode::LdcI4S | Opcode::LdcI4 => {
+                stack.push(false);
+            }
+            Opcode::LdcI8 | Opcode::LdcR4 | Opcode::LdcR8 | Opcode::Ldnull | Opcode::Ldstr => stack.push(false),
+            Opcode::Ldfld | Opcode::Ldflda => {
+                stack.pop().filter(|is_own| *is_own)?;
+                stack.push(false);
+            }
+            Opcode::Stfld => {
+                stack.pop()?;
+                stack.pop().filter(|is_own| *is_own)?;
+            }
+            Opcode::Ret => return ids.next().is_none().then_some(id),
+            _ => return None,
+        }
+    }
+    None
 }
 
 /// The instruction that ends the handler of a wrapped body: the last of its kind.

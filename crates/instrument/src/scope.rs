@@ -28,9 +28,7 @@ pub struct Scope {
     module: ModuleId,
     metadata: Metadata,
     additions: Additions,
-    count: OnceCell<Token>,
-    enter: OnceCell<Token>,
-    leave: OnceCell<Token>,
+    call: OnceCell<Token>,
     completed: OnceCell<Token>,
     /// Signatures that have been asked for: the runtime looks through all that there are for each.
     signatures: RefCell<HashMap<Vec<u8>, Token>>,
@@ -57,8 +55,8 @@ impl Scope {
     }
 
     fn new(module: ModuleId, metadata: Metadata, additions: Additions) -> Self {
-        let [count, enter, leave, completed] = [const { OnceCell::new() }; 4];
-        Self { module, metadata, additions, count, enter, leave, completed, signatures: RefCell::default() }
+        let [call, completed] = [const { OnceCell::new() }; 2];
+        Self { module, metadata, additions, call, completed, signatures: RefCell::default() }
     }
 
     /// Which module.
@@ -94,14 +92,9 @@ impl Scope {
         Ok(*cell.get_or_init(|| token))
     }
 
-    /// Signature of [`Probes::count`].
-    pub(crate) fn count(&self) -> Result<Token, Refusal> {
-        self.remembered(&self.count, Probes::COUNT)
-    }
-
-    /// Signature of [`Probes::enter`].
-    pub(crate) fn enter(&self) -> Result<Token, Refusal> {
-        self.remembered(&self.enter, Probes::ENTER)
+    /// Signature of [`Probes::count`] and of all the others that get a slot and answer nothing.
+    pub(crate) fn call(&self) -> Result<Token, Refusal> {
+        self.remembered(&self.call, Probes::CALL)
     }
 
     /// A token for a member of another type. One that is there already is found again.
@@ -140,11 +133,6 @@ impl Scope {
     pub(crate) fn completed(&self) -> Result<Token, Refusal> {
         self.remembered(&self.completed, Probes::COMPLETED)
     }
-
-    /// Signature of [`Probes::leave`].
-    pub(crate) fn leave(&self) -> Result<Token, Refusal> {
-        self.remembered(&self.leave, Probes::LEAVE)
-    }
 }
 
 /// A token for what would be added.
@@ -165,10 +153,8 @@ impl Tokens for Scope {
         }
         let metadata = &self.metadata;
         let blob = match token.kind()? {
-            TokenKind::MethodDef => {
-                metadata.method_into(MethodDef::from_raw(token.0), &mut String::new()).ok()?.signature
-            }
-            TokenKind::MemberRef => metadata.member_ref_props(MemberRef::from_raw(token.0)).ok()?.signature,
+            TokenKind::MethodDef => metadata.method_unnamed(MethodDef::from_raw(token.0)).ok()?.signature,
+            TokenKind::MemberRef => metadata.member_ref_signature(MemberRef::from_raw(token.0)).ok()?,
             TokenKind::Signature => metadata.signature(Signature::from_raw(token.0)).ok()?,
             TokenKind::MethodSpec => {
                 let generic = metadata.method_spec_props(MethodSpec::from_raw(token.0)).ok()?.parent;

@@ -8,6 +8,14 @@ pub fn pages(bytes: usize) -> Option<NonNull<u8>> {
     map(bytes, libc::MAP_POPULATE)
 }
 
+/// Lets so many bytes of memory that is reserved be there, for the same reason. They come as they are used, too, where the kernel does not know how
+/// (before 5.14).
+pub fn populate(place: NonNull<u8>, bytes: usize) {
+    let from = place.as_ptr().map_addr(|place| place & !4095);
+    // SAFETY: this changes nothing that is there, and memory that is not reserved is refused.
+    unsafe { libc::madvise(from.cast(), bytes, libc::MADV_POPULATE_WRITE) };
+}
+
 fn map(bytes: usize, how: i32) -> Option<NonNull<u8>> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | how;
     // SAFETY: new anonymous memory overlaps nothing.
