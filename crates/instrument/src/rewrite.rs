@@ -6,7 +6,7 @@ use crate::probes::{self, Probes};
 use crate::{Refusal, Scope};
 use cil::{
     EditError, Edited, Handler, InstructionId, MethodBody, MethodEditor, MethodShape, MethodSig, NewInstruction,
-    Opcode, Operand, Primitive, TypeSig, Verifier,
+    Opcode, Operand, OperandKind, Primitive, TypeSig, Verifier,
 };
 use corprof::metadata::token::Signature;
 
@@ -147,6 +147,24 @@ fn time(
     Ok(())
 }
 
+/// Of a constant, an argument or a local, or of the address of one.
+fn is_load(opcode: Opcode) -> bool {
+    use OperandKind::{Argument8, Argument16, Float32, Float64, Int8, Int32, Int64, Local8, Local16, None, String};
+    let of = opcode.operand();
+    let is_plain = matches!(
+        of,
+        None | Argument8 | Argument16 | Local8 | Local16 | Int8 | Int32 | Int64 | Float32 | Float64 | String
+    );
+    is_plain && opcode.pops() == Some(0) && opcode.pushes() == Some(1)
+}
+
+/// Into a local.
+fn is_store(opcode: Opcode) -> bool {
+    let is_of_local =
+        opcode.implied_local().is_some() || matches!(opcode.operand(), OperandKind::Local8 | OperandKind::Local16);
+    is_of_local && opcode.pops() == Some(1)
+}
+
 /// The `ret` of a method that does nothing but load, and load and store fields of its own object: one that no
 /// exception leaves, so that it needs no handler. There are many of them, and a handler is most of what the runtime would compile.
 fn end_of_accessor(editor: &MethodEditor, signature: &MethodSig) -> Option<InstructionId> {
@@ -158,20 +176,8 @@ fn end_of_accessor(editor: &MethodEditor, signature: &MethodSig) -> Option<Instr
         match editor.instruction(id)?.opcode {
             Opcode::Nop => {}
             Opcode::Ldarg0 => stack.push(has_this),
-            Opcode::Ldarg1 | Opcode::Ldarg2 | Opcode::Ldarg3 | Opcode::LdargS | Opcode::Ldarg => stack.push(false),
-            Opcode::Ldloc0 | Opcode::Ldloc1 | Opcode::Ldloc2 | Opcode::Ldloc3 | Opcode::LdlocS | Opcode::Ldloc => {
-                stack.push(false);
-            }
-            Opcode::Stloc0 | Opcode::Stloc1 | Opcode::Stloc2 | Opcode::Stloc3 | Opcode::StlocS | Opcode::Stloc => {
-                stack.pop()?;
-            }
-            Opcode::LdcI4M1 | Opcode::LdcI40 | Opcode::LdcI41 | Opcode::LdcI42 | Opcode::LdcI43 | Opcode::LdcI44 => {
-                stack.push(false);
-            }
-            Opcode::LdcI45 | Opcode::LdcI46 | Opcode::LdcI47 | Opcode::LdcI48 | Opcode::LdcI4S | Opcode::LdcI4 => {
-                stack.push(false);
-            }
-            Opcode::LdcI8 | Opcode::LdcR4 | Opcode::LdcR8 | Opcode::Ldnull | Opcode::Ldstr => stack.push(false),
+            load if is_load(load) => stack.push(false),
+            store if is_store(store) => drop(stack.pop()?),
             Opcode::Ldfld | Opcode::Ldflda => {
                 stack.pop().filter(|is_own| *is_own)?;
                 stack.push(false);
