@@ -9,7 +9,7 @@
 //! may call them as long as the process lives, so nothing is ever given back.
 
 use crate::arguments::{TextLayout, Value, Values};
-use crate::calls::{self, Tree, TreeKind};
+use crate::calls::{self, Tree, TreeKind, UNTIMED};
 use crate::os::map::{Zeroed, pages};
 use crate::os::threads::{current_tid, is_gone};
 use crate::pending::{Begun, Pending};
@@ -77,11 +77,6 @@ static PENDING: Pending = Pending::new();
 
 /// When an asynchronous call has begun that is not timed.
 const LEFT_OUT: i64 = -1;
-/// The same for any other.
-const UNTIMED: u64 = 0;
-/// Calls within each other for which there is room: at first, and further ones once they are needed.
-const NEAR: usize = 256;
-const FAR: usize = 1 << 17;
 
 /// What a thread finds its own by. In one piece, because looking for it costs as much as all the rest of counting.
 struct Local {
@@ -95,6 +90,14 @@ thread_local! {
     // Without a destructor: the library may be asked on threads of the target that are about to end.
     static LOCAL: Local =
         const { Local { shard: Cell::new(null()), tree: Cell::new(null()), begun: Cell::new((0, 0)) } };
+}
+
+/// What this thread has of its own; `None` if it is about to end.
+#[inline(always)]
+fn local() -> Option<&'static Local> {
+    let local = LOCAL.try_with(std::ptr::from_ref).ok()?;
+    // SAFETY: it lives as long as its thread, has no destructor, and no other thread can get the reference.
+    Some(unsafe { &*local })
 }
 
 /// What is known of the calls of a method on one thread.
@@ -142,26 +145,9 @@ struct Shard {
     blocks: [AtomicPtr<[Block; BLOCKS]>; METHODS / BLOCKS],
     calls: AtomicPtr<Calls>,
     values: AtomicPtr<Values>,
-    under_way: UnderWay,
     more_blocks: Supply<[Block; BLOCKS]>,
     more_histograms: Supply<Histogram>,
     more_groups: Supply<Group>,
-}
-
-/// Calls of a thread that have begun and not ended. All zeros are none.
-#[repr(C)]
-struct UnderWay {
-    depth: AtomicUsize,
-    /// The outermost first.
-    near: [UnderWayCall; NEAR],
-    far: AtomicPtr<[UnderWayCall; FAR]>,
-}
-
-#[repr(C)]
-struct UnderWayCall {
-    slot: AtomicU32,
-    /// When it began, or [`UNTIMED`].
-    begun: AtomicU64,
 }
 
 /// Memory for more of the same, of which a thread that has many will need more. All zeros are nothing.
@@ -231,29 +217,23 @@ extern "C" fn count(slot: u32) {
     if !ON.load(Relaxed) {
         return;
     }
-    let _ = LOCAL.try_with(|local| match local.shard().and_then(|shard| shard.count(slot)) {
+    match local().and_then(|local| local.shard()?.count(slot)) {
         Some(calls) => add(calls, 1),
         None => lost(),
-    });
+    }
 }
 
 /// See [`Probes::enter`].
 extern "C" fn enter(slot: u32) {
-    let _ = LOCAL.try_with(|local| {
-        if !ON.load(Relaxed) {
-            // It may be called by itself: of the two, this one ends first.
-            return local.shard_there().into_iter().for_each(|shard| shard.under_way.push_within(slot));
-        }
-        let Some(shard) = local.shard() else { return lost() };
-        if !begins(shard, slot) {
-            return shard.under_way.push(slot, UNTIMED);
-        }
-        let now = calls::ticks();
-        if let Some(tree) = local.tree() {
-            tree.enter_told(calls::key_of_slot(slot), now);
-        }
-        shard.under_way.push(slot, now);
-    });
+    let Some(local) = local() else { return };
+    if !ON.load(Relaxed) {
+        return local.tree_there().into_iter().for_each(|tree| tree.begin_uncounted(slot));
+    }
+    let Some(shard) = local.shard() else { return lost() };
+    let begun = if begins(shard, slot) { calls::ticks() } else { UNTIMED };
+    if let Some(tree) = local.tree() {
+        tree.begin(slot, begun);
+    }
 }
 
 /// See [`Probes::leave`].
@@ -279,16 +259,10 @@ extern "C" fn fail_telling(slot: u32) -> i32 {
 /// A call ends. Whether its arguments are to be shown. Inlined, as all that follows for each call: that is an eighth of what a call costs.
 #[inline(always)]
 fn left(slot: u32, failed: bool, shows: bool) -> bool {
-    let told = LOCAL.try_with(|local| {
-        // Also when nothing is counted any more.
-        let Some(begun) = local.shard_there().and_then(|shard| shard.under_way.pop(slot)) else { return false };
-        let now = calls::ticks();
-        if let Some(tree) = local.tree() {
-            tree.leave_key(calls::key_of_slot(slot), now);
-        }
-        ON.load(Relaxed) && ends(local, Ended { slot, begun, now, failed, asynchronous: false, shows })
-    });
-    told.unwrap_or(false)
+    // Also when nothing is counted any more.
+    let ended = local().and_then(|local| Some((local, local.tree_there()?.end(slot, calls::ticks)?)));
+    let Some((local, (begun, now))) = ended.filter(|_| ON.load(Relaxed)) else { return false };
+    ends(local, Ended { slot, begun, now, failed, asynchronous: false, shows })
 }
 
 /// See [`Probes::show_number`].
@@ -322,49 +296,45 @@ unsafe extern "C" fn show_object(index: u32, object: *const u8) {
 }
 
 fn show(show: impl FnOnce(&Values) -> bool) {
-    let shown = LOCAL.try_with(|local| local.shard().and_then(|shard| made(&shard.values)).is_some_and(show));
-    if !shown.unwrap_or(false) {
+    if !local().and_then(|local| made(&local.shard()?.values)).is_some_and(show) {
         UNSHOWN.fetch_add(1, Relaxed);
     }
 }
 
 /// See [`Probes::shown`].
 extern "C" fn shown() {
-    let _ = LOCAL.try_with(|local| {
-        let Some(shard) = local.shard() else { return };
-        if let (Some(values), Some(calls)) = (made(&shard.values), made(&shard.calls)) {
-            values.end();
-            calls.publish();
-        }
-    });
+    let Some(shard) = local().and_then(Local::shard) else { return };
+    if let (Some(values), Some(calls)) = (made(&shard.values), made(&shard.calls)) {
+        values.end();
+        calls.publish();
+    }
 }
 
 /// See [`Probes::begin_async`].
 extern "C" fn begin_async(slot: u32) {
-    let _ = LOCAL.try_with(|local| {
-        let is_timed = ON.load(Relaxed)
-            && match local.shard() {
-                Some(shard) => begins(shard, slot),
-                None => {
-                    lost();
-                    false
-                }
-            };
-        let begun = if is_timed { calls::ticks().cast_signed() } else { LEFT_OUT };
-        local.begun.set((slot.wrapping_add(1), begun));
-    });
+    let Some(local) = local() else { return };
+    let is_timed = ON.load(Relaxed)
+        && match local.shard() {
+            Some(shard) => begins(shard, slot),
+            None => {
+                lost();
+                false
+            }
+        };
+    let begun = if is_timed { calls::ticks().cast_signed() } else { LEFT_OUT };
+    local.begun.set((slot.wrapping_add(1), begun));
 }
 
 /// See [`Probes::resume_async`].
 extern "C" fn resume_async(slot: u32) -> i64 {
-    let begun = LOCAL.try_with(|local| match local.begun.get() {
+    let Some(local) = local() else { return 0 };
+    match local.begun.get() {
         (of, time) if of == slot.wrapping_add(1) => {
             local.begun.set((0, 0));
             time
         }
         _ => 0,
-    });
-    begun.unwrap_or(0)
+    }
 }
 
 /// See [`Probes::end_async`].
@@ -429,8 +399,7 @@ fn ended_later(slot: u32, task: u32, failed: i32, shows: bool) -> bool {
 
 /// An asynchronous call ends. Whether its arguments are to be shown.
 fn end_of_task(slot: u32, begun: u64, now: u64, failed: bool, shows: bool) -> bool {
-    let told = LOCAL.try_with(|local| ends(local, Ended { slot, begun, now, failed, asynchronous: true, shows }));
-    told.unwrap_or(false)
+    local().is_some_and(|local| ends(local, Ended { slot, begun, now, failed, asynchronous: true, shows }))
 }
 
 /// Counts a call. Whether it is timed.
@@ -543,13 +512,18 @@ impl Local {
         let os_tid = current_tid();
         let shard = shards().find(|shard| shard.os_tid.compare_exchange(0, os_tid, AcqRel, Relaxed).is_ok());
         let shard = shard.or_else(|| new_shard(os_tid))?;
-        // Those of the thread before.
-        shard.under_way.depth.store(0, Relaxed);
         self.shard.set(shard);
         Some(shard)
     }
 
-    /// This thread's tree, likewise.
+    /// This thread's tree, if it has one.
+    #[inline]
+    fn tree_there(&self) -> Option<&'static Tree> {
+        // SAFETY: trees are given back only when their threads are gone.
+        unsafe { self.tree.get().as_ref() }
+    }
+
+    /// This thread's tree, which it gets if need be.
     #[inline]
     fn tree(&self) -> Option<&'static Tree> {
         // SAFETY: a cell is in one thread only, and this one is for nothing else.
@@ -709,64 +683,6 @@ impl Group {
         let Some(count) = self.0.get(bucket % PARTS) else { return false };
         count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
         true
-    }
-}
-
-impl UnderWay {
-    /// A call begins.
-    #[inline(always)]
-    fn push(&self, slot: u32, begun: u64) {
-        let depth = self.depth.load(Relaxed);
-        self.depth.store(depth.wrapping_add(1), Relaxed);
-        match self.near.get(depth).or_else(|| self.far(depth)) {
-            Some(call) => {
-                call.slot.store(slot, Relaxed);
-                call.begun.store(begun, Relaxed);
-            }
-            None => lost(),
-        }
-    }
-
-    /// One begins that is not counted.
-    #[cold]
-    fn push_within(&self, slot: u32) {
-        if self.depth.load(Relaxed) > 0 {
-            self.push(slot, UNTIMED);
-        }
-    }
-
-    /// The innermost call of a method ends, and all within it. Gives when it began, if it is timed; nothing happens where the method is not being
-    /// called.
-    #[inline(always)]
-    fn pop(&self, slot: u32) -> Option<u64> {
-        let inner = self.depth.load(Relaxed).checked_sub(1)?;
-        let call = self.near.get(inner).or_else(|| self.far(inner));
-        let begun = match call {
-            Some(call) if call.slot.load(Relaxed) != slot => self.pop_further(inner, slot)?,
-            // Deeper than there is room for.
-            None => {
-                self.depth.store(inner, Relaxed);
-                return None;
-            }
-            Some(call) => {
-                self.depth.store(inner, Relaxed);
-                call.begun.load(Relaxed)
-            }
-        };
-        (begun != UNTIMED).then_some(begun)
-    }
-
-    #[cold]
-    fn pop_further(&self, inner: usize, slot: u32) -> Option<u64> {
-        let mut calls = (0..inner).rev().filter_map(|at| Some((at, self.near.get(at).or_else(|| self.far(at))?)));
-        let (at, call) = calls.find(|(_, call)| call.slot.load(Relaxed) == slot)?;
-        self.depth.store(at, Relaxed);
-        Some(call.begun.load(Relaxed))
-    }
-
-    #[cold]
-    fn far(&self, at: usize) -> Option<&UnderWayCall> {
-        made(&self.far)?.get(at.checked_sub(NEAR)?)
     }
 }
 
@@ -999,7 +915,7 @@ mod tests {
 
     /// A call that has begun then.
     fn begin(slot: u32, begun: u64) {
-        LOCAL.with(|local| local.shard().unwrap().under_way.push(slot, begun));
+        LOCAL.with(|local| local.tree().unwrap().begin(slot, begun));
     }
 
     #[test]
@@ -1020,34 +936,6 @@ mod tests {
         })
         .join()
         .unwrap();
-    }
-
-    #[test]
-    fn each_end_finds_its_begin() {
-        let under_way = std::thread::spawn(|| {
-            let under_way = &LOCAL.with(|local| local.shard().unwrap()).under_way;
-            assert_eq!(under_way.pop(1), None, "nothing has begun");
-            let deep = NEAR as u64 + 1000;
-            (1..=deep).for_each(|begun| under_way.push(begun as u32 % 7, begun));
-            assert_eq!(under_way.pop(7), None, "this one has not");
-            for begun in (1..=deep).rev() {
-                assert_eq!(under_way.pop(begun as u32 % 7), Some(begun));
-            }
-            // Two of which nobody has told the end.
-            (1..=4).for_each(|begun| under_way.push(begun as u32, begun));
-            assert_eq!([2, 4, 1].map(|slot| under_way.pop(slot)), [Some(2), None, Some(1)]);
-            // Those that are not timed have their places, too.
-            [11, UNTIMED].into_iter().for_each(|begun| under_way.push(5, begun));
-            assert_eq!([under_way.pop(5), under_way.pop(5)], [None, Some(11)]);
-            // Too deep.
-            let lost = lost_calls();
-            (0..NEAR + FAR).for_each(|_| under_way.push(6, 1));
-            (0..3).for_each(|_| under_way.push(8, 1));
-            assert!(lost_calls() >= lost + 3);
-            (0..3).for_each(|_| assert_eq!(under_way.pop(8), None));
-            assert_eq!(under_way.pop(6), Some(1));
-        });
-        under_way.join().unwrap();
     }
 
     #[test]

@@ -36,7 +36,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-pub use tree::{Tree, TreeKind};
+pub use tree::{Tree, TreeKind, UNTIMED};
 use wire::{LogLevel, SessionConfig};
 
 /// Most trees at a time.
@@ -184,7 +184,7 @@ pub fn ticks() -> u64 {
 
 /// What trees know a rewritten method by.
 #[inline]
-pub fn key_of_slot(slot: u32) -> u64 {
+fn key_of_slot(slot: u32) -> u64 {
     key_of(slot.saturating_add(1))
 }
 

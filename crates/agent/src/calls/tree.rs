@@ -5,6 +5,7 @@
 //! fixed place, so that the hooks, which are assembly, find it: offsets of frames and nodes are bytes from the
 //! tree's own address. The memory is reserved as a whole and used page by page as the tree grows.
 
+use super::key_of_slot;
 use crate::os::map::{Zeroed, populate};
 use std::mem::offset_of;
 use std::ptr::NonNull;
@@ -14,7 +15,7 @@ use std::sync::atomic::{
 };
 
 /// Most calls within each other that are kept.
-pub const MOST_DEEP: usize = 16_384;
+pub const MOST_DEEP: usize = 131_072;
 /// Most nodes of a tree.
 pub const MOST_NODES: usize = 131_072;
 /// Most nodes of all trees of the process: 80 MB.
@@ -30,6 +31,9 @@ const INDEX_BITS: u32 = MOST_NODES.ilog2();
 const AT_A_TIME: usize = 1024;
 /// Children that a node remembers by itself.
 pub const REMEMBERED: usize = 8;
+
+/// When a call has begun that is not timed.
+pub const UNTIMED: u64 = 0;
 
 /// Which calls a tree is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,15 +51,18 @@ pub enum TreeKind {
 static IN_ALL: AtomicU32 = AtomicU32::new(0);
 
 /// A call that has not returned yet.
-#[repr(C)]
+#[repr(C, align(32))]
 #[derive(Debug)]
 pub struct Frame {
     /// The caller's stack pointer at the call: the same in the enter and the leave hook of a call, and lower for what it
     /// calls.
     pub sp: AtomicU64,
-    /// Offset of the node.
+    /// Offset of the node: the caller's, if this call has none.
     pub node: AtomicU32,
-    _unused: u32,
+    /// Of a method that was rewritten: its slot,
+    slot: AtomicU32,
+    /// and when it was called, or [`UNTIMED`].
+    begun: AtomicU64,
 }
 
 /// A method as it is called by its parent: as many as there are ways to it.
@@ -90,6 +97,8 @@ pub struct Tree {
     number: AtomicU32,
     /// Nodes there are; those below can be read.
     count: AtomicU32,
+    /// Calls of rewritten methods that have not returned and have no frame, as all of them are taken.
+    beyond: AtomicU32,
     /// Calls that are not in the tree, as they were too deep.
     too_deep: AtomicU64,
     /// Calls that are not in the tree, as there was no room for their node.
@@ -186,8 +195,13 @@ impl Tree {
     /// Gives the time since the last one to the node that runs.
     #[inline]
     fn charge(&self, now: u64) {
+        self.charge_to(self.running().0, now);
+    }
+
+    #[inline(always)]
+    fn charge_to(&self, running: usize, now: u64) {
         let spent = now.wrapping_sub(self.last.swap_relaxed(now));
-        if let Some(node) = self.nodes.get(self.running().0) {
+        if let Some(node) = self.nodes.get(running) {
             node.own.add_relaxed(spent);
         }
     }
@@ -212,13 +226,6 @@ impl Tree {
         self.enter_if(key, sp, now, |frame| frame.sp.load(Relaxed) <= sp && may_leave(self.key_of(frame)));
     }
 
-    /// The same for one that tells also when an exception leaves it, so that no frame is left unnoticed.
-    #[inline]
-    pub fn enter_told(&self, key: u64, now: u64) {
-        self.enter_if(key, 0, now, |_| false);
-    }
-
-    #[inline]
     fn enter_if(&self, key: u64, sp: u64, now: u64, is_left: impl Fn(&Frame) -> bool) {
         self.charge(now);
         let top = self.leave_while(is_left);
@@ -252,7 +259,6 @@ impl Tree {
     }
 
     /// The innermost call of a method returns, and what it called; nothing happens where it is not being called.
-    #[inline]
     pub fn leave_key(&self, key: u64, now: u64) {
         let mut at = self.top.load(Relaxed);
         while at as usize > offset_of!(Tree, frames) {
@@ -263,6 +269,92 @@ impl Tree {
             }
             at -= FRAME as u32;
         }
+    }
+
+    /// A rewritten method is called, which tells also when an exception leaves it. One that is [not timed](UNTIMED) gets a frame, so that its end
+    /// is known for its own, and no node.
+    #[inline(always)]
+    pub fn begin(&self, slot: u32, begun: u64) {
+        let top = self.top.load(Relaxed);
+        let next = top + FRAME as u32;
+        let (Some(running), Some(frame)) = (self.frame(top), self.frame(next)) else { return self.begin_beyond() };
+        let mut node = running.node.load(Relaxed);
+        if begun != UNTIMED {
+            let parent = index_of(node);
+            self.charge_to(parent, begun);
+            match self.child(parent, key_of_slot(slot)) {
+                Some(child) => {
+                    if let Some(child) = self.nodes.get(child) {
+                        child.count.add_relaxed(1);
+                    }
+                    node = offset_of_node(child);
+                }
+                None => self.no_room.add_relaxed(1),
+            }
+        }
+        frame.node.store(node, Relaxed);
+        frame.slot.store(slot, Relaxed);
+        frame.begun.store(begun, Relaxed);
+        self.top.store(next, Relaxed);
+    }
+
+    #[cold]
+    fn begin_beyond(&self) {
+        self.beyond.store(self.beyond.load(Relaxed).wrapping_add(1), Relaxed);
+        self.too_deep.add_relaxed(1);
+    }
+
+    /// A rewritten method is called whose calls are not counted any more. It may be called by itself: of the two, this one ends first.
+    #[cold]
+    pub fn begin_uncounted(&self, slot: u32) {
+        if self.top.load(Relaxed) as usize > offset_of!(Tree, frames) {
+            self.begin(slot, UNTIMED);
+        }
+    }
+
+    /// The innermost call of a rewritten method ends, and all within it. Gives when it began and what `now` gives, if it is timed; nothing happens
+    /// where the method is not being called.
+    #[inline(always)]
+    pub fn end(&self, slot: u32, now: impl FnOnce() -> u64) -> Option<(u64, u64)> {
+        let top = self.top.load(Relaxed);
+        let frame = self.frame(top)?;
+        let (left, begun) = if frame.slot.load(Relaxed) == slot && top as usize > offset_of!(Tree, frames) {
+            if top as usize == LAST_FRAME && self.beyond.load(Relaxed) > 0 {
+                return self.end_beyond();
+            }
+            (top, frame.begun.load(Relaxed))
+        } else {
+            self.end_further(top, slot)?
+        };
+        self.top.store(left - FRAME as u32, Relaxed);
+        if begun == UNTIMED {
+            return None;
+        }
+        let now = now();
+        self.charge_to(index_of(frame.node.load(Relaxed)), now);
+        Some((begun, now))
+    }
+
+    #[cold]
+    fn end_further(&self, top: u32, slot: u32) -> Option<(u32, u64)> {
+        if top as usize == LAST_FRAME && self.beyond.load(Relaxed) > 0 {
+            return self.end_beyond().and(None);
+        }
+        let mut at = top;
+        while at as usize > offset_of!(Tree, frames) {
+            let frame = self.frame(at).filter(|frame| frame.slot.load(Relaxed) == slot);
+            if let Some(frame) = frame {
+                return Some((at, frame.begun.load(Relaxed)));
+            }
+            at -= FRAME as u32;
+        }
+        None
+    }
+
+    #[cold]
+    fn end_beyond(&self) -> Option<(u64, u64)> {
+        self.beyond.store(self.beyond.load(Relaxed).saturating_sub(1), Relaxed);
+        None
     }
 
     /// An exception leaves a method. Nothing happens where another one runs.
@@ -439,6 +531,52 @@ mod tests {
         tree.unwind_key(12, 120);
         tree.leave_key(8, 120);
         assert_eq!(tree.running().0, 1);
+    }
+
+    #[test]
+    fn each_end_finds_its_begin() {
+        let tree = tree();
+        let mut clock = 1000;
+        let mut end = |slot| {
+            clock += 10;
+            tree.end(slot, || clock).map(|(begun, _)| begun)
+        };
+        assert_eq!(end(0), None, "nothing has begun");
+        (1..=1000).for_each(|begun| tree.begin(begun as u32 % 7, begun));
+        assert_eq!(end(7), None, "this one has not");
+        for begun in (1..=1000).rev() {
+            assert_eq!(end(begun as u32 % 7), Some(begun));
+        }
+        // Two of which nobody has told the end.
+        (1..=4).for_each(|begun| tree.begin(begun as u32, begun));
+        assert_eq!([2, 4, 1].map(&mut end), [Some(2), None, Some(1)]);
+        // Those that are not timed have their places, too.
+        [11, UNTIMED].into_iter().for_each(|begun| tree.begin(5, begun));
+        assert_eq!([end(5), end(5), end(5)], [None, Some(11), None]);
+        tree.begin_uncounted(5);
+        assert_eq!((tree.running().0, tree.top.load(Relaxed) as usize), (0, offset_of!(Tree, frames)));
+        // Too deep.
+        let deep = MOST_DEEP - 1;
+        (0..deep).for_each(|_| tree.begin(6, 1));
+        (0..3).for_each(|_| tree.begin(8, 1));
+        (0..2).for_each(|_| tree.begin(6, 1));
+        assert_eq!(tree.dropped().0, 5);
+        assert_eq!([6, 6, 8, 8, 8].map(&mut end), [None; 5]);
+        (0..deep).for_each(|_| assert_eq!(end(6), Some(1)));
+        assert_eq!(end(6), None);
+        tree.forget();
+    }
+
+    #[test]
+    fn calls_without_a_node_take_the_time_of_their_caller() {
+        let tree = tree();
+        let end = |slot, now| tree.end(slot, || now);
+        tree.begin(1, 110);
+        tree.begin(2, UNTIMED);
+        tree.begin(3, 130);
+        assert_eq!((end(3, 140), end(2, 150), end(1, 160)), (Some((130, 140)), None, Some((110, 160))));
+        assert_eq!(told(&tree), [(vec![8], 1, 40), (vec![8, 16], 1, 10)]);
+        tree.forget();
     }
 
     #[test]
