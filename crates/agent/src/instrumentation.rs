@@ -306,10 +306,12 @@ impl Instrumentation {
         }
         worker.join();
         if let Some(manager) = manager() {
-            self.set_first_calls(manager, None);
+            manager.set_first_calls(None);
             manager.map_first_calls();
             let changes = manager.revert(|_| true);
             lock(&self.changes).extend(changes);
+            // Until now nothing could be inlined that is not as it was.
+            self.by_first_calls.store(false, SeqCst);
         }
         // What has not begun will not: from now on no method is asked for.
         self.done.store(self.given.load(SeqCst), SeqCst);

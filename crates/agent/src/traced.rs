@@ -9,7 +9,7 @@
 //! may call them as long as the process lives, so nothing is ever given back.
 
 use crate::arguments::{TextLayout, Value, Values};
-use crate::calls::{self, Tree, TreeKind, UNTIMED};
+use crate::calls::{self, GUARDED, Tree, TreeKind, UNTIMED};
 use crate::os::map::{Zeroed, pages};
 use crate::os::threads::{current_tid, is_gone};
 use crate::pending::{Begun, Pending};
@@ -166,6 +166,9 @@ pub fn probes() -> Probes {
         enter: enter as extern "C" fn(u32) as usize,
         leave: leave as extern "C" fn(u32) as usize,
         fail: fail as extern "C" fn(u32) as usize,
+        enter_unguarded: enter_unguarded as extern "C" fn(u32) as usize,
+        depth: depth as extern "C" fn() -> i32 as usize,
+        unwound: unwound as extern "C" fn(i32) as usize,
         begin_async: begin_async as extern "C" fn(u32) as usize,
         resume_async: resume_async as extern "C" fn(u32) -> i64 as usize,
         end_async: end_async as extern "C" fn(u32, i64, i32) as usize,
@@ -225,15 +228,48 @@ extern "C" fn count(slot: u32) {
 
 /// See [`Probes::enter`].
 extern "C" fn enter(slot: u32) {
+    if let Some(local) = local() {
+        local.enters(slot, GUARDED);
+    }
+}
+
+/// See [`Probes::enter_unguarded`].
+extern "C" fn enter_unguarded(slot: u32) {
     let Some(local) = local() else { return };
-    if !ON.load(Relaxed) {
-        return local.tree_there().into_iter().for_each(|tree| tree.begin_uncounted(slot));
+    // Of this very function, always as much below that of the one that calls it.
+    let sp = stack_pointer();
+    if let Some(tree) = local.tree_there() {
+        tree.leave_stale(slot, sp, calls::ticks, &|slot, begun, now| local.fails(slot, begun, now));
     }
-    let Some(shard) = local.shard() else { return lost() };
-    let begun = if begins(shard, slot) { calls::ticks() } else { UNTIMED };
-    if let Some(tree) = local.tree() {
-        tree.begin(slot, begun);
+    local.enters(slot, sp);
+}
+
+/// See [`Probes::depth`].
+extern "C" fn depth() -> i32 {
+    local().and_then(Local::tree_there).map_or(0, Tree::depth).cast_signed()
+}
+
+/// See [`Probes::unwound`].
+extern "C" fn unwound(depth: i32) {
+    let Some(local) = local() else { return };
+    let depth = depth.cast_unsigned();
+    if let Some(tree) = local.tree_there().filter(|tree| tree.depth() > depth) {
+        tree.leave_to(depth, calls::ticks(), &|slot, begun, now| local.fails(slot, begun, now));
     }
+}
+
+/// Where the stack of the caller is, who has its frame when this is called.
+#[inline(always)]
+fn stack_pointer() -> u64 {
+    let sp: u64;
+    // SAFETY: it only copies a register.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        std::arch::asm!("mov {}, rsp", out(reg) sp, options(nomem, nostack, preserves_flags));
+        #[cfg(target_arch = "aarch64")]
+        std::arch::asm!("mov {}, sp", out(reg) sp, options(nomem, nostack, preserves_flags));
+    }
+    sp
 }
 
 /// See [`Probes::leave`].
@@ -259,9 +295,11 @@ extern "C" fn fail_telling(slot: u32) -> i32 {
 /// A call ends. Whether its arguments are to be shown. Inlined, as all that follows for each call: that is an eighth of what a call costs.
 #[inline(always)]
 fn left(slot: u32, failed: bool, shows: bool) -> bool {
+    let Some(local) = local() else { return false };
+    let left = |slot, begun, now| local.fails(slot, begun, now);
     // Also when nothing is counted any more.
-    let ended = local().and_then(|local| Some((local, local.tree_there()?.end(slot, calls::ticks)?)));
-    let Some((local, (begun, now))) = ended.filter(|_| ON.load(Relaxed)) else { return false };
+    let ended = local.tree_there().and_then(|tree| tree.end(slot, calls::ticks, left));
+    let Some((begun, now)) = ended.filter(|_| ON.load(Relaxed)) else { return false };
     ends(local, Ended { slot, begun, now, failed, asynchronous: false, shows })
 }
 
@@ -494,6 +532,27 @@ fn bucket_of(ticks: u64) -> usize {
 }
 
 impl Local {
+    /// A timed method is called.
+    #[inline(always)]
+    fn enters(&self, slot: u32, sp: u64) {
+        if !ON.load(Relaxed) {
+            return self.tree_there().into_iter().for_each(|tree| tree.begin_uncounted(slot, sp));
+        }
+        let Some(shard) = self.shard() else { return lost() };
+        let begun = if begins(shard, slot) { calls::ticks() } else { UNTIMED };
+        if let Some(tree) = self.tree() {
+            tree.begin(slot, sp, begun);
+        }
+    }
+
+    /// A timed call was left by an exception, of which the method itself has not told.
+    #[cold]
+    fn fails(&self, slot: u32, begun: u64, now: u64) {
+        if ON.load(Relaxed) {
+            ends(self, Ended { slot, begun, now, failed: true, asynchronous: false, shows: false });
+        }
+    }
+
     /// This thread's shard, if it has one.
     #[inline]
     fn shard_there(&self) -> Option<&'static Shard> {
@@ -915,7 +974,7 @@ mod tests {
 
     /// A call that has begun then.
     fn begin(slot: u32, begun: u64) {
-        LOCAL.with(|local| local.tree().unwrap().begin(slot, begun));
+        LOCAL.with(|local| local.tree().unwrap().begin(slot, GUARDED, begun));
     }
 
     #[test]

@@ -612,6 +612,13 @@ impl MethodEditor {
         self.locals.as_ref().is_some_and(|locals| locals.grown)
     }
 
+    /// The first instructions of handlers that only run because of an exception: of catch, filter and fault clauses, as they are now.
+    #[must_use]
+    pub fn exception_handlers(&self) -> Vec<InstructionId> {
+        let clauses = self.clauses.iter().filter(|clause| !matches!(clause.kind, NewClauseKind::Finally));
+        clauses.filter_map(|clause| self.bound_to(clause.handler.0)).collect()
+    }
+
     /// The first local variable of exactly this type; `None` also if the locals are unknown.
     #[must_use]
     pub fn local_of(&self, of: &TypeSig) -> Option<u16> {

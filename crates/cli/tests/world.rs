@@ -7,6 +7,7 @@ use common::binary;
 use profile::session::InstrumentState;
 use profile::{BuildOptions, NameStyle, Profile};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -19,12 +20,21 @@ const SOME: usize = 500;
 
 /// `clrscope launch` in front of a program.
 fn everything(path: &Path) -> Vec<String> {
-    let before = [binary(), "launch", "-q", "-p", "gc", "--trace", "*", "--everything", "-o"];
-    before.iter().copied().chain([path.to_str().unwrap(), "--"]).map(str::to_owned).collect()
+    everything_with(&[], path)
 }
 
+/// The same with further options for tracing.
+fn everything_with(options: &[&str], path: &Path) -> Vec<String> {
+    let before = [binary(), "launch", "-q", "-p", "gc", "--trace", "*", "--everything"];
+    let words = before.iter().chain(options).chain(&["-o"]).copied();
+    words.chain([path.to_str().unwrap(), "--"]).map(str::to_owned).collect()
+}
+
+/// With arguments, each method gets a handler around its body also where it would need none.
+const WAYS: [&[&str]; 2] = [&[], &["--args"]];
+
 /// What is known of a program all of whose methods were traced.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct World {
     /// Methods that were instrumented, and those of them that were called.
     traced: usize,
@@ -33,6 +43,8 @@ struct World {
     calls: u64,
     /// What was called and has not returned: name, calls, ends.
     open: Vec<(String, u64, u64)>,
+    /// Calls that have ended by an exception, by name.
+    failed: BTreeMap<String, u64>,
     dropped: Vec<(String, u64)>,
 }
 
@@ -41,7 +53,7 @@ impl World {
     #[track_caller]
     fn read(path: &Path, runtime: Runtime, what: &str) -> Self {
         let profile = Profile::read(File::open(path).unwrap(), BuildOptions::default()).unwrap();
-        let mut world = World { traced: 0, called: 0, refused: 0, calls: 0, open: Vec::new(), dropped: Vec::new() };
+        let mut world = World::default();
         for method in profile.traced.methods() {
             let name = || profile.tables.function_name(method.function, NameStyle::FULL);
             let (calls, ended) = (method.calls.calls, method.calls.timed);
@@ -57,6 +69,9 @@ impl World {
             world.traced += 1;
             world.called += usize::from(calls > 0);
             world.calls += calls;
+            if method.calls.failed > 0 {
+                world.failed.insert(name(), method.calls.failed);
+            }
             if ended != calls {
                 world.open.push((name(), calls, ended));
             }
@@ -136,10 +151,7 @@ fn twice_with(
     let folder = common::scratch();
     let path = common::file(&folder, "world.clrscope");
     let plain = run(Sample::named(name).launch(runtime, arguments), input);
-    let mut prefix = everything(&path);
-    // Behind the name of the command.
-    prefix.splice(2..2, options.iter().map(|&option| option.to_owned()));
-    let traced = run(Sample::named(name).launch(runtime, arguments).under(prefix), input);
+    let traced = run(Sample::named(name).launch(runtime, arguments).under(everything_with(options, &path)), input);
     assert_eq!((plain.code, traced.code), (Some(0), Some(0)), "{what}: {traced:?}");
     assert_eq!(plain.lines.len(), traced.lines.len(), "{what}: {traced:?}");
     let truth = |ended: &Ended| {
@@ -155,12 +167,31 @@ fn twice_with(
     (truth(&plain), truth(&traced), world)
 }
 
+/// Which methods of the sample an exception leaves, and how often each.
+const LEFT: [(&str, &[(&str, u64)]); 4] = [
+    ("Clrscope.Samples.DeepException", &[("Descend(int)", 13)]),
+    ("Clrscope.Samples.WrappedException", &[("Wrap()", 1)]),
+    ("System.InvalidOperationException", &[("Inner()", 1)]),
+    ("System.ArgumentException", &[("ThroughFinally()", 1)]),
+];
+
 #[test]
 fn exceptions_take_the_same_ways() {
     on_sample_runtimes_at_once(|runtime| {
         let (plain, traced, world) = twice("thrower", runtime, &["--count", "200", "--rate", "0"], &[]);
         assert_eq!(plain["exceptions"], traced["exceptions"], "{runtime}");
         world.assert_over("Clrscope.Samples.Thrower.", &runtime.to_string());
+        // Of each, there is one before the program counts.
+        let failed = |name: &str| world.failed.get(&format!("Clrscope.Samples.Thrower.{name}")).copied();
+        for (exception, leaves) in LEFT {
+            let thrown = traced["exceptions"][exception]["count"].as_u64().unwrap() + 1;
+            for (name, times) in leaves {
+                assert_eq!(failed(name), Some(thrown * times), "{runtime}: {name}: {:?}", world.failed);
+            }
+        }
+        let left: usize = LEFT.iter().map(|(_, leaves)| leaves.len()).sum();
+        let of_sample = world.failed.keys().filter(|name| name.starts_with("Clrscope.Samples.")).count();
+        assert_eq!(of_sample, left, "{runtime}: {:?}", world.failed);
     });
 }
 
@@ -215,6 +246,10 @@ fn a_service_answers_its_requests() {
     assert!(traced["requests"].as_u64() >= Some(5), "{traced} is not {plain}");
 }
 
+fn ways_of(runtimes: [Runtime; 2]) -> impl Iterator<Item = (Runtime, &'static [&'static str])> {
+    runtimes.into_iter().flat_map(|runtime| WAYS.map(|options| (runtime, options)))
+}
+
 fn app(runtime: Runtime) -> PathBuf {
     match runtime.require().host() {
         Host::App { app } | Host::StartupHook { app } => app,
@@ -224,21 +259,21 @@ fn app(runtime: Runtime) -> PathBuf {
 
 #[test]
 fn a_trimmed_application_says_its_version() {
-    for runtime in [Runtime::Azmcp9, Runtime::V10] {
+    for (runtime, options) in ways_of([Runtime::Azmcp9, Runtime::V10]) {
         let folder = common::scratch();
         let path = common::file(&folder, "version.clrscope");
         let launch = || Launch::new(app(runtime)).arg("--version");
         let begun = Instant::now();
         let plain = run(launch(), &[]);
         let (took, begun) = (begun.elapsed(), Instant::now());
-        let traced = run(launch().under(everything(&path)), &[]);
+        let traced = run(launch().under(everything_with(options, &path)), &[]);
         let ratio = begun.elapsed().as_secs_f64() / took.as_secs_f64();
         assert_eq!(plain, traced, "{runtime}");
         assert_eq!((plain.code, plain.lines.len()), (Some(0), 1), "{runtime}: {plain:?}");
         let world = World::read(&path, runtime, &runtime.to_string());
         world.assert_balanced(16, &runtime.to_string());
         println!(
-            "{runtime}: {:.2} times as long; {} methods traced, {} called, {} refused, {} calls, dropped {:?}",
+            "{runtime} {options:?}: {:.2} times as long; {} methods traced, {} called, {} refused, {} calls, dropped {:?}",
             ratio, world.traced, world.called, world.refused, world.calls, world.dropped
         );
     }
@@ -247,19 +282,19 @@ fn a_trimmed_application_says_its_version() {
 /// Over its standard streams, with System.Text.Json, logging, dependency injection and a lot of asynchronous code.
 #[test]
 fn a_trimmed_application_answers_the_same() {
-    for runtime in [Runtime::Azmcp9, Runtime::V10] {
+    for (runtime, options) in ways_of([Runtime::Azmcp9, Runtime::V10]) {
         let folder = common::scratch();
         let path = common::file(&folder, "server.clrscope");
         let mut plain = testkit::TargetProcess::azmcp(runtime);
         let expected = plain.feed(1).unwrap();
         plain.close_stdin();
-        let mut traced = TestServer::start(runtime, &path);
+        let mut traced = TestServer::start(runtime, options, &path);
         assert_eq!(traced.0.feed(1).unwrap(), expected, "{runtime}");
         let (plain, traced) = (plain.wait(LIMIT).unwrap(), traced.end());
         assert_eq!(plain.code(), traced.code(), "{runtime}");
         let world = World::read(&path, runtime, &runtime.to_string());
         world.assert_balanced(24, &runtime.to_string());
-        println!("{runtime}: {} called, {} calls, dropped {:?}", world.called, world.calls, world.dropped);
+        println!("{runtime} {options:?}: {} called, {} calls, dropped {:?}", world.called, world.calls, world.dropped);
     }
 }
 
@@ -267,8 +302,8 @@ fn a_trimmed_application_answers_the_same() {
 struct TestServer(testkit::TargetProcess);
 
 impl TestServer {
-    fn start(runtime: Runtime, path: &Path) -> Self {
-        Self(testkit::TargetProcess::azmcp_launch(runtime).under(everything(path)).start())
+    fn start(runtime: Runtime, options: &[&str], path: &Path) -> Self {
+        Self(testkit::TargetProcess::azmcp_launch(runtime).under(everything_with(options, path)).start())
     }
 
     fn end(mut self) -> std::process::ExitStatus {

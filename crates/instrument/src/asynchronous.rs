@@ -14,7 +14,7 @@
 
 use crate::arguments::{Parameter, plan_fields};
 use crate::probes::{self, Probes};
-use crate::rewrite::{begin, finish, open, slot_of};
+use crate::rewrite::{Guard, begin, finish, insert_for_all, open, slot_of, told_of_exceptions};
 use crate::{Refusal, Scope};
 use cil::{
     CallingConvention, Edited, Instruction, InstructionId, MethodBody, MethodEditor, MethodSig, NewInstruction,
@@ -114,12 +114,13 @@ pub(crate) fn rewrite(
     machine: Source<'_>,
     parameters: &[Parameter],
     tasks: Tasks,
+    guard: Guard,
     slot: u32,
     probes: &Probes,
 ) -> Result<Both, Refusal> {
     let task = task_getter(scope.metadata(), method.body, tasks)?;
     let kept = if parameters.is_empty() { Vec::new() } else { kept(scope.metadata(), method, machine)? };
-    let machine = run(scope, machine, task, &Kept { parameters, fields: &kept }, slot, probes)?;
+    let machine = run(scope, machine, task, &Kept { parameters, fields: &kept }, guard, slot, probes)?;
     Ok(Both { method: start(scope, method, slot, probes)?, machine })
 }
 
@@ -337,6 +338,7 @@ fn run(
     source: Source<'_>,
     task: (Token, &[u8]),
     kept: &Kept<'_>,
+    guard: Guard,
     slot: u32,
     probes: &Probes,
 ) -> Result<Edited, Refusal> {
@@ -354,6 +356,10 @@ fn run(
     let started = editor.add_local(&TypeSig::Primitive(Primitive::I8))?;
     let is_over = editor.add_local(&TypeSig::Primitive(Primitive::I4))?;
     let id = id_of(scope, &mut editor, &ends, task)?;
+    let depth = match guard {
+        Guard::Own => None,
+        Guard::Catchers | Guard::OwnAndCatchers => told_of_exceptions(scope, &mut editor, probes)?,
+    };
     let locals = editor.local_signature().ok_or(cil::EditError::LocalsUnknown)?;
     editor.set_local_signature(scope.signature(&locals)?);
 
@@ -412,20 +418,15 @@ fn run(
         if let Some(showing) = &showing {
             code.extend(showing.code(scope, probes, on)?);
         }
-        let mut code = code.into_iter();
         // Everyone who comes to the return comes by here.
-        if let Some(first) = code.next() {
-            editor.insert_at(at, first);
-        }
-        for instruction in code {
-            editor.insert_before(at, instruction);
-        }
+        insert_for_all(&mut editor, at, code);
         editor.bind(on, at);
     }
 
     let resume = probes::call(probes.resume_async, scope.signature(Probes::RESUME)?);
     let zero = [NewInstruction::ldc_i4(0), NewInstruction::stloc(is_over)];
     let code = [slot_of(slot)].into_iter().chain(resume).chain([NewInstruction::stloc(started)]).chain(zero);
+    let code = code.chain(depth.into_iter().flatten());
     begin(&mut editor, code);
     finish(scope, &editor, &signature)
 }

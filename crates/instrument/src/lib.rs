@@ -25,5 +25,5 @@ pub use il::{Body, Rewritten};
 pub use manager::{Change, Manager, Method, Proof, State};
 pub use probes::Probes;
 pub use refusal::Refusal;
-pub use rewrite::{Template, rewrite};
+pub use rewrite::{Guard, Template, rewrite};
 pub use scope::Scope;

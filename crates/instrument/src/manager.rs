@@ -3,7 +3,7 @@
 use crate::arguments::{Arguments, Types};
 use crate::asynchronous::{self, Source, Tasks};
 use crate::find::{ModuleFacts, find_one, parameters};
-use crate::{Body, Found, Probes, Refusal, Rewritten, Scope, Template, find, rewrite};
+use crate::{Body, Found, Guard, Probes, Refusal, Rewritten, Scope, Template, find, rewrite};
 use cil::Edited;
 use corprof::abi::{COR_IL_MAP, COR_PRF_MODULE_FLAGS, COR_PRF_REJIT_FLAGS};
 use corprof::control::FunctionControl;
@@ -379,7 +379,9 @@ impl Manager {
         rules: &RuleSet,
     ) -> Result<(Method, Vec<Prepared>), Refusal> {
         let (_, slot) = self.admit(&mut method, found, machine, rules, Ok(scope))?;
-        let (own, of_machine) = self.bodies(scope, &method, machine, slot)?;
+        // All that is called is instrumented, so those who catch exceptions are, too. Where arguments are shown, they are when an exception comes.
+        let guard = if method.arguments == Arguments::Off { Guard::Catchers } else { Guard::OwnAndCatchers };
+        let (own, of_machine) = self.bodies(scope, &method, machine, guard, slot)?;
         method.slot = Some(slot);
         let bodies = iter::once(&own).chain(&of_machine).map(prepared).collect::<Result<_, _>>()?;
         Ok((method, bodies))
@@ -449,7 +451,7 @@ impl Manager {
         let admitted = self.admit(&mut method, &found, machine, rules, scope);
         let proved = admitted.and_then(|(scope, slot)| match proof {
             Proof::Later => Ok(slot),
-            _ => self.bodies(scope, &method, machine, slot).map(|_| slot),
+            _ => self.bodies(scope, &method, machine, Guard::Own, slot).map(|_| slot),
         });
         match proved {
             Ok(slot) => method.slot = Some(slot),
@@ -482,7 +484,7 @@ impl Manager {
     ) -> Option<[Option<Arc<Prepared>>; 2]> {
         let scope = lock(&self.scopes).get(&method.module).map(Arc::clone)?;
         let scope = lock(&scope);
-        let (own, of_machine) = self.bodies(&scope, method, machine, method.slot?).ok()?;
+        let (own, of_machine) = self.bodies(&scope, method, machine, Guard::Own, method.slot?).ok()?;
         let shown = |body_of: MethodDef, after: &Edited| {
             let after = prepared(after).ok()?;
             let before = self.info.il_function_body(method.module, body_of).ok()?;
@@ -545,7 +547,7 @@ impl Manager {
                     // Proved when it was compiled, or put back.
                     _ => continue,
                 };
-                let proved = method.slot.map(|slot| self.bodies(&scope, &method, machine, slot));
+                let proved = method.slot.map(|slot| self.bodies(&scope, &method, machine, Guard::Own, slot));
                 if let Some(Err(refusal)) = proved {
                     self.cannot_prove(key, refusal);
                 }
@@ -600,6 +602,7 @@ impl Manager {
         scope: &Scope,
         method: &Method,
         machine: Option<MethodDef>,
+        guard: Guard,
         slot: u32,
     ) -> Result<(Edited, Option<Edited>), Refusal> {
         let source = |of| self.source(scope, method.module, of);
@@ -608,11 +611,12 @@ impl Manager {
             Some(machine) => {
                 let machine = source(machine)?;
                 let tasks = self.tasks();
-                let both = asynchronous::rewrite(scope, own, machine, parameters, tasks, slot, &self.probes)?;
+                let both = asynchronous::rewrite(scope, own, machine, parameters, tasks, guard, slot, &self.probes)?;
                 Ok((both.method, Some(both.machine)))
             }
             None => {
-                let own = rewrite(scope, own.body, own.signature, method.template, parameters, slot, &self.probes)?;
+                let what = (method.template, guard);
+                let own = rewrite(scope, own.body, own.signature, what, parameters, slot, &self.probes)?;
                 Ok((own, None))
             }
         }
@@ -628,7 +632,7 @@ impl Manager {
         };
         let scope = lock(&self.scopes).get(&key.0).map(Arc::clone);
         let (Some(scope), Some(slot)) = (scope, method.slot) else { return Ok(None) };
-        let (own, of_machine) = self.bodies(&lock(&scope), &method, machine, slot)?;
+        let (own, of_machine) = self.bodies(&lock(&scope), &method, machine, Guard::Own, slot)?;
         let body = if key.1 == method.method { Some(own) } else { of_machine };
         let Some(body) = body else { return Ok(None) };
         let prepared = Arc::new(prepared(&body)?);

@@ -9,7 +9,7 @@ use cil::{NewInstruction, Opcode, Operand, Token};
 /// each must return soon, wait for nobody, and neither call managed code nor raise an exception. They must stay where they are for as long as
 /// the process lives. Nor can a collection run meanwhile: objects that they get stay where they are.
 ///
-/// The number that all but those that show arguments begin with is the method's [slot](crate::Method::slot).
+/// The `slot` that most of them begin with is the method's [slot](crate::Method::slot).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probes {
     /// `fn(slot: u32)`: a method that is only counted is called.
@@ -21,6 +21,12 @@ pub struct Probes {
     pub leave: usize,
     /// `fn(slot: u32)`: it ends by an exception.
     pub fail: usize,
+    /// `fn(slot: u32)`: as `enter`, of a method that does not call `fail`: an exception that leaves it is told by who catches it.
+    pub enter_unguarded: usize,
+    /// `fn() -> i32`: how many calls the thread is in.
+    pub depth: usize,
+    /// `fn(depth: i32)`: an exception was caught in the innermost of so many calls, and has left those within it.
+    pub unwound: usize,
     /// `fn(slot: u32)`: an asynchronous method is called; the first run of its state machine follows on this thread.
     pub begin_async: usize,
     /// `fn(slot: u32) -> i64`: a state machine runs. The answer is 0 unless this is the first run of a call, which has no task yet; it is
@@ -59,7 +65,7 @@ pub struct Probes {
 impl Probes {
     /// Signatures of the functions, as blobs of stand-alone signatures: (int32) → void, (int32) → int32, (int32) → int64,
     /// (int32, int64, int32) → void, (int32, int32, int32) → void, the last two → int32, (int32, int64) → void,
-    /// (int32, float64) → void, (int32, object) → void, () → void.
+    /// (int32, float64) → void, (int32, object) → void, () → void, () → int32.
     /// Source: ECMA-335 II.23.2.3.
     pub(crate) const CALL: &[u8] = &[0x00, 1, 0x01, 0x08];
     pub(crate) const CALL_TELLING: &[u8] = &[0x00, 1, 0x08, 0x08];
@@ -72,6 +78,7 @@ impl Probes {
     pub(crate) const SHOW_FLOAT: &[u8] = &[0x00, 2, 0x01, 0x08, 0x0d];
     pub(crate) const SHOW_OBJECT: &[u8] = &[0x00, 2, 0x01, 0x08, 0x1c];
     pub(crate) const SHOWN: &[u8] = &[0x00, 0, 0x01];
+    pub(crate) const DEPTH: &[u8] = &[0x00, 0, 0x08];
 
     /// The name of the function that stands at an address.
     pub(crate) fn name_of(&self, address: usize) -> Option<&'static str> {
@@ -80,6 +87,9 @@ impl Probes {
             (self.enter, "enter"),
             (self.leave, "leave"),
             (self.fail, "fail"),
+            (self.enter_unguarded, "enter_unguarded"),
+            (self.depth, "depth"),
+            (self.unwound, "unwound"),
             (self.begin_async, "begin_async"),
             (self.resume_async, "resume_async"),
             (self.end_async, "end_async"),

@@ -19,6 +19,17 @@ pub enum Template {
     Time,
 }
 
+/// How the end of a call by an exception is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// By a handler around the whole body.
+    Own,
+    /// By all that may catch it, which are instrumented in this way as well: a handler in each method is most of what the runtime would compile.
+    Catchers,
+    /// By a handler, while what it calls may do without.
+    OwnAndCatchers,
+}
+
 /// Makes the new body of a method and proves its structure.
 ///
 /// `signature` is the blob of the method's own signature; `slot` is what probes are told. With `parameters`, which are then all that
@@ -30,7 +41,7 @@ pub fn rewrite(
     scope: &Scope,
     body: &[u8],
     signature: &[u8],
-    template: Template,
+    (template, guard): (Template, Guard),
     parameters: &[Parameter],
     slot: u32,
     probes: &Probes,
@@ -38,7 +49,8 @@ pub fn rewrite(
     let (mut editor, signature) = open(scope, Source { body, signature })?;
     match template {
         Template::Count => count(scope, &mut editor, slot, probes)?,
-        Template::Time => time(scope, &mut editor, &signature, parameters, slot, probes)?,
+        Template::Time if guard == Guard::Catchers => time_unguarded(scope, &mut editor, &signature, slot, probes)?,
+        Template::Time => time(scope, &mut editor, &signature, parameters, guard, slot, probes)?,
     }
     finish(scope, &editor, &signature)
 }
@@ -93,14 +105,11 @@ fn time(
     editor: &mut MethodEditor,
     signature: &MethodSig,
     parameters: &[Parameter],
+    guard: Guard,
     slot: u32,
     probes: &Probes,
 ) -> Result<(), Refusal> {
-    let ends_by_a_call =
-        |id| editor.instruction(id).is_some_and(|instruction| matches!(instruction.opcode, Opcode::Tail | Opcode::Jmp));
-    if editor.ids().any(ends_by_a_call) {
-        return Err(Refusal::TailCall);
-    }
+    returns(editor)?;
     let enter = [slot_of(slot)].into_iter().chain(probes::call(probes.enter, scope.call()?));
     if parameters.is_empty()
         && let Some(ret) = end_of_accessor(editor, signature)
@@ -118,6 +127,10 @@ fn time(
         returned => Some(editor.local_of(returned).map_or_else(|| editor.add_local(returned), Ok)?),
     };
     let showing = arguments::plan(editor, signature, parameters)?;
+    let depth = match guard {
+        Guard::Own => None,
+        Guard::Catchers | Guard::OwnAndCatchers => told_of_exceptions(scope, editor, probes)?,
+    };
     if editor.has_new_locals() {
         let locals = editor.local_signature().ok_or(EditError::LocalsUnknown)?;
         editor.set_local_signature(scope.signature(&locals)?);
@@ -143,8 +156,79 @@ fn time(
         editor.bind(after, at);
     }
     let saves = showing.into_iter().flat_map(|showing| showing.saves);
-    begin(editor, saves.chain(enter));
+    begin(editor, saves.chain(enter).chain(depth.into_iter().flatten()));
     Ok(())
+}
+
+/// Refuses methods that end by a call.
+fn returns(editor: &MethodEditor) -> Result<(), Refusal> {
+    let ends_by_a_call =
+        |id| editor.instruction(id).is_some_and(|instruction| matches!(instruction.opcode, Opcode::Tail | Opcode::Jmp));
+    if editor.ids().any(ends_by_a_call) { Err(Refusal::TailCall) } else { Ok(()) }
+}
+
+/// The same without a handler: what is returned stays where it is.
+fn time_unguarded(
+    scope: &Scope,
+    editor: &mut MethodEditor,
+    signature: &MethodSig,
+    slot: u32,
+    probes: &Probes,
+) -> Result<(), Refusal> {
+    returns(editor)?;
+    if *signature.return_type.unmodified() == TypeSig::Primitive(Primitive::TypedByRef) {
+        return Err(Refusal::Returns);
+    }
+    let call = scope.call()?;
+    let tell = |probe| [slot_of(slot)].into_iter().chain(probes::call(probe, call));
+    let is_ret = |&at: &InstructionId| editor.instruction(at).is_some_and(|found| found.opcode == Opcode::Ret);
+    let rets: Vec<InstructionId> = editor.ids().filter(is_ret).collect();
+    for ret in rets {
+        insert_for_all(editor, ret, tell(probes.leave));
+    }
+    let depth = told_of_exceptions(scope, editor, probes)?;
+    if depth.is_some() {
+        let locals = editor.local_signature().ok_or(EditError::LocalsUnknown)?;
+        editor.set_local_signature(scope.signature(&locals)?);
+    }
+    begin(editor, tell(probes.enter_unguarded).chain(depth.into_iter().flatten()));
+    Ok(())
+}
+
+/// Has handlers tell that an exception was caught here, and gives what is to be done before any of them can run: `None` if there are none. A local is
+/// new then.
+pub(crate) fn told_of_exceptions(
+    scope: &Scope,
+    editor: &mut MethodEditor,
+    probes: &Probes,
+) -> Result<Option<Vec<NewInstruction>>, Refusal> {
+    let handlers = editor.exception_handlers();
+    if handlers.is_empty() {
+        return Ok(None);
+    }
+    let local = editor.add_local(&TypeSig::Primitive(Primitive::I4))?;
+    for handler in handlers {
+        let unwound = probes::call(probes.unwound, scope.call()?);
+        insert_for_all(editor, handler, [NewInstruction::ldloc(local)].into_iter().chain(unwound));
+    }
+    let depth = probes::call(probes.depth, scope.signature(Probes::DEPTH)?);
+    Ok(Some(depth.into_iter().chain([NewInstruction::stloc(local)]).collect()))
+}
+
+/// In front of an instruction, for everyone who gets there.
+pub(crate) fn insert_for_all(
+    editor: &mut MethodEditor,
+    at: InstructionId,
+    code: impl IntoIterator<Item = NewInstruction>,
+) {
+    let mut code = code.into_iter();
+    // The first takes over the labels.
+    if let Some(first) = code.next() {
+        editor.insert_at(at, first);
+    }
+    for instruction in code {
+        editor.insert_before(at, instruction);
+    }
 }
 
 /// Of a constant, an argument or a local, or of the address of one.
@@ -212,13 +296,6 @@ fn returning(editor: &mut MethodEditor, returns: bool, code: Vec<NewInstruction>
     if returns {
         at = editor.previous(at);
     }
-    let mut code = code.into_iter();
-    // The first takes over the labels.
-    if let Some(first) = code.next() {
-        editor.insert_at(at, first);
-    }
-    for instruction in code {
-        editor.insert_before(at, instruction);
-    }
+    insert_for_all(editor, at, code);
     Some(at)
 }

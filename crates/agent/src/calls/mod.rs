@@ -36,7 +36,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-pub use tree::{Tree, TreeKind, UNTIMED};
+pub use tree::{GUARDED, Tree, TreeKind, UNTIMED};
 use wire::{LogLevel, SessionConfig};
 
 /// Most trees at a time.

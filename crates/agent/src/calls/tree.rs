@@ -34,6 +34,8 @@ pub const REMEMBERED: usize = 8;
 
 /// When a call has begun that is not timed.
 pub const UNTIMED: u64 = 0;
+/// Above every stack pointer.
+pub const GUARDED: u64 = u64::MAX;
 
 /// Which calls a tree is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +57,7 @@ static IN_ALL: AtomicU32 = AtomicU32::new(0);
 #[derive(Debug)]
 pub struct Frame {
     /// The caller's stack pointer at the call: the same in the enter and the leave hook of a call, and lower for what it
-    /// calls.
+    /// calls. [`GUARDED`] for a call that tells its end however it ends.
     pub sp: AtomicU64,
     /// Offset of the node: the caller's, if this call has none.
     pub node: AtomicU32,
@@ -135,8 +137,8 @@ impl Tree {
         self.number.store(number, Relaxed);
         self.last.store(now, Relaxed);
         if let Some(base) = self.frames.first() {
-            // Above every stack pointer, so that it is never left.
-            base.sp.store(u64::MAX, Relaxed);
+            // It is never left.
+            base.sp.store(GUARDED, Relaxed);
             base.node.store(offset_of!(Tree, nodes) as u32, Relaxed);
         }
         self.top.store(offset_of!(Tree, frames) as u32, Relaxed);
@@ -271,10 +273,10 @@ impl Tree {
         }
     }
 
-    /// A rewritten method is called, which tells also when an exception leaves it. One that is [not timed](UNTIMED) gets a frame, so that its end
+    /// A rewritten method is called, with this stack pointer or [`GUARDED`]. A call that is [not timed](UNTIMED) gets a frame, so that its end
     /// is known for its own, and no node.
     #[inline(always)]
-    pub fn begin(&self, slot: u32, begun: u64) {
+    pub fn begin(&self, slot: u32, sp: u64, begun: u64) {
         let top = self.top.load(Relaxed);
         let next = top + FRAME as u32;
         let (Some(running), Some(frame)) = (self.frame(top), self.frame(next)) else { return self.begin_beyond() };
@@ -292,6 +294,7 @@ impl Tree {
                 None => self.no_room.add_relaxed(1),
             }
         }
+        frame.sp.store(sp, Relaxed);
         frame.node.store(node, Relaxed);
         frame.slot.store(slot, Relaxed);
         frame.begun.store(begun, Relaxed);
@@ -306,27 +309,28 @@ impl Tree {
 
     /// A rewritten method is called whose calls are not counted any more. It may be called by itself: of the two, this one ends first.
     #[cold]
-    pub fn begin_uncounted(&self, slot: u32) {
-        if self.top.load(Relaxed) as usize > offset_of!(Tree, frames) {
-            self.begin(slot, UNTIMED);
+    pub fn begin_uncounted(&self, slot: u32, sp: u64) {
+        if self.depth() > 0 {
+            self.begin(slot, sp, UNTIMED);
         }
     }
 
-    /// The innermost call of a rewritten method ends, and all within it. Gives when it began and what `now` gives, if it is timed; nothing happens
-    /// where the method is not being called.
+    /// The innermost call of a rewritten method ends, and all within it, which exceptions have left without a word: `left` is told of those that are
+    /// timed, with their slots, and when they began and ended. Gives when it began and what `now` gives, if it is timed; nothing happens where the
+    /// method is not being called.
     #[inline(always)]
-    pub fn end(&self, slot: u32, now: impl FnOnce() -> u64) -> Option<(u64, u64)> {
-        let top = self.top.load(Relaxed);
+    pub fn end(&self, slot: u32, now: impl Fn() -> u64, left: impl Fn(u32, u64, u64)) -> Option<(u64, u64)> {
+        let mut top = self.top.load(Relaxed);
+        let is_it = |frame: &&Frame| frame.slot.load(Relaxed) == slot;
+        if self.frame(top).filter(is_it).is_none()
+            || top as usize == LAST_FRAME
+            || top as usize == offset_of!(Tree, frames)
+        {
+            top = self.find(slot, &now, &left)?;
+        }
         let frame = self.frame(top)?;
-        let (left, begun) = if frame.slot.load(Relaxed) == slot && top as usize > offset_of!(Tree, frames) {
-            if top as usize == LAST_FRAME && self.beyond.load(Relaxed) > 0 {
-                return self.end_beyond();
-            }
-            (top, frame.begun.load(Relaxed))
-        } else {
-            self.end_further(top, slot)?
-        };
-        self.top.store(left - FRAME as u32, Relaxed);
+        self.top.store(top - FRAME as u32, Relaxed);
+        let begun = frame.begun.load(Relaxed);
         if begun == UNTIMED {
             return None;
         }
@@ -335,26 +339,63 @@ impl Tree {
         Some((begun, now))
     }
 
+    /// The innermost frame of a method, once all within it are left.
     #[cold]
-    fn end_further(&self, top: u32, slot: u32) -> Option<(u32, u64)> {
-        if top as usize == LAST_FRAME && self.beyond.load(Relaxed) > 0 {
-            return self.end_beyond().and(None);
+    fn find(&self, slot: u32, now: &impl Fn() -> u64, left: &impl Fn(u32, u64, u64)) -> Option<u32> {
+        let beyond = self.beyond.load(Relaxed);
+        if beyond > 0 {
+            self.beyond.store(beyond - 1, Relaxed);
+            return None;
         }
-        let mut at = top;
-        while at as usize > offset_of!(Tree, frames) {
-            let frame = self.frame(at).filter(|frame| frame.slot.load(Relaxed) == slot);
-            if let Some(frame) = frame {
-                return Some((at, frame.begun.load(Relaxed)));
-            }
-            at -= FRAME as u32;
+        let base = offset_of!(Tree, frames) as u32;
+        let top = self.top.load(Relaxed);
+        let is_it = |at: &u32| self.frame(*at).is_some_and(|frame| frame.slot.load(Relaxed) == slot);
+        let found = (base + FRAME as u32..=top).rev().step_by(FRAME).find(is_it)?;
+        if found < top {
+            self.leave_to((found - base) / FRAME as u32, now(), left);
         }
-        None
+        Some(found)
     }
 
+    /// How many calls have begun and not ended.
+    pub fn depth(&self) -> u32 {
+        let frames = (self.top.load(Relaxed) - offset_of!(Tree, frames) as u32) / FRAME as u32;
+        frames + self.beyond.load(Relaxed)
+    }
+
+    /// Exceptions have left all calls but the outermost ones, so many. `left` as in [`Self::end`].
     #[cold]
-    fn end_beyond(&self) -> Option<(u64, u64)> {
-        self.beyond.store(self.beyond.load(Relaxed).saturating_sub(1), Relaxed);
-        None
+    pub fn leave_to(&self, depth: u32, now: u64, left: &impl Fn(u32, u64, u64)) {
+        self.charge(now);
+        while self.depth() > depth {
+            let beyond = self.beyond.load(Relaxed);
+            if beyond > 0 {
+                self.beyond.store(beyond - 1, Relaxed);
+                continue;
+            }
+            let top = self.top.load(Relaxed);
+            let Some(frame) = self.frame(top) else { return };
+            self.top.store(top - FRAME as u32, Relaxed);
+            let begun = frame.begun.load(Relaxed);
+            if begun != UNTIMED {
+                left(frame.slot.load(Relaxed), begun, now);
+            }
+        }
+    }
+
+    /// Before a method is called with this stack pointer: exceptions that nobody told of have left those that do not stand above it. Where stubs of the
+    /// runtime have methods inlined, several stand at the same place.
+    #[inline(always)]
+    pub fn leave_stale(&self, slot: u32, sp: u64, now: impl Fn() -> u64, left: &impl Fn(u32, u64, u64)) {
+        let is_stale = || {
+            self.frame(self.top.load(Relaxed)).is_some_and(|frame| {
+                let stands = frame.sp.load(Relaxed);
+                stands < sp || stands == sp && frame.slot.load(Relaxed) == slot
+            })
+        };
+        while is_stale() {
+            self.leave_to(self.depth() - 1, now(), left);
+        }
     }
 
     /// An exception leaves a method. Nothing happens where another one runs.
@@ -460,6 +501,7 @@ impl OneWriter for AtomicU64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::RefCell;
 
     fn tree() -> Zeroed<Tree> {
         let tree = Tree::reserve().unwrap();
@@ -536,30 +578,33 @@ mod tests {
     #[test]
     fn each_end_finds_its_begin() {
         let tree = tree();
+        let abandoned = RefCell::new(Vec::new());
         let mut clock = 1000;
         let mut end = |slot| {
             clock += 10;
-            tree.end(slot, || clock).map(|(begun, _)| begun)
+            let left = |slot, begun, _| abandoned.borrow_mut().push((slot, begun));
+            tree.end(slot, || clock, left).map(|(begun, _)| begun)
         };
         assert_eq!(end(0), None, "nothing has begun");
-        (1..=1000).for_each(|begun| tree.begin(begun as u32 % 7, begun));
+        (1..=1000).for_each(|begun| tree.begin(begun as u32 % 7, GUARDED, begun));
         assert_eq!(end(7), None, "this one has not");
         for begun in (1..=1000).rev() {
             assert_eq!(end(begun as u32 % 7), Some(begun));
         }
         // Two of which nobody has told the end.
-        (1..=4).for_each(|begun| tree.begin(begun as u32, begun));
+        (1..=4).for_each(|begun| tree.begin(begun as u32, GUARDED, begun));
         assert_eq!([2, 4, 1].map(&mut end), [Some(2), None, Some(1)]);
+        assert_eq!(abandoned.take(), [(4, 4), (3, 3)]);
         // Those that are not timed have their places, too.
-        [11, UNTIMED].into_iter().for_each(|begun| tree.begin(5, begun));
+        [11, UNTIMED].into_iter().for_each(|begun| tree.begin(5, GUARDED, begun));
         assert_eq!([end(5), end(5), end(5)], [None, Some(11), None]);
-        tree.begin_uncounted(5);
+        tree.begin_uncounted(5, GUARDED);
         assert_eq!((tree.running().0, tree.top.load(Relaxed) as usize), (0, offset_of!(Tree, frames)));
         // Too deep.
         let deep = MOST_DEEP - 1;
-        (0..deep).for_each(|_| tree.begin(6, 1));
-        (0..3).for_each(|_| tree.begin(8, 1));
-        (0..2).for_each(|_| tree.begin(6, 1));
+        (0..deep).for_each(|_| tree.begin(6, GUARDED, 1));
+        (0..3).for_each(|_| tree.begin(8, GUARDED, 1));
+        (0..2).for_each(|_| tree.begin(6, GUARDED, 1));
         assert_eq!(tree.dropped().0, 5);
         assert_eq!([6, 6, 8, 8, 8].map(&mut end), [None; 5]);
         (0..deep).for_each(|_| assert_eq!(end(6), Some(1)));
@@ -568,12 +613,45 @@ mod tests {
     }
 
     #[test]
+    fn calls_that_exceptions_have_left_end_when_somebody_says_so_or_by_their_place_on_the_stack() {
+        let tree = tree();
+        let abandoned = RefCell::new(Vec::new());
+        let left = |slot, begun, now| abandoned.borrow_mut().push((slot, begun, now));
+        for (slot, sp, begun) in [(1, 900, 110), (2, 800, 120), (3, 700, UNTIMED), (4, 600, 130)] {
+            tree.begin(slot, sp, begun);
+        }
+        assert_eq!(tree.depth(), 4);
+        tree.leave_to(1, 140, &left);
+        assert_eq!((tree.depth(), abandoned.take()), (1, vec![(4, 130, 140), (2, 120, 140)]));
+        let begin = |slot, sp, begun| {
+            tree.leave_stale(slot, sp, || begun, &left);
+            tree.begin(slot, sp, begun);
+        };
+        begin(5, 800, 150);
+        begin(6, 700, 160);
+        begin(7, 700, 170);
+        assert_eq!((tree.depth(), abandoned.take()), (4, vec![]), "inlined into the same frame");
+        begin(7, 700, 180);
+        begin(5, 800, 190);
+        assert_eq!(
+            (tree.depth(), abandoned.take()),
+            (2, vec![(7, 170, 180), (7, 180, 190), (6, 160, 190), (5, 150, 190)])
+        );
+        tree.leave_to(0, 200, &left);
+        begin(8, GUARDED, 210);
+        begin(9, 1 << 62, 220);
+        assert_eq!(tree.depth(), 2, "one that tells by itself is not left by others");
+        assert_eq!(told(&tree).iter().map(|(_, _, time)| time).sum::<u64>(), 100, "nothing is counted twice");
+        tree.forget();
+    }
+
+    #[test]
     fn calls_without_a_node_take_the_time_of_their_caller() {
         let tree = tree();
-        let end = |slot, now| tree.end(slot, || now);
-        tree.begin(1, 110);
-        tree.begin(2, UNTIMED);
-        tree.begin(3, 130);
+        let end = |slot, now| tree.end(slot, || now, |_, _, _| ());
+        tree.begin(1, GUARDED, 110);
+        tree.begin(2, GUARDED, UNTIMED);
+        tree.begin(3, GUARDED, 130);
         assert_eq!((end(3, 140), end(2, 150), end(1, 160)), (Some((130, 140)), None, Some((110, 160))));
         assert_eq!(told(&tree), [(vec![8], 1, 40), (vec![8, 16], 1, 10)]);
         tree.forget();
