@@ -170,6 +170,9 @@ impl Instrumentation {
             return;
         }
         if self.is_by_first_calls() {
+            if let Some(manager) = manager() {
+                manager.open_for_first_calls(module);
+            }
             self.give(Job::Prepare(module));
             return;
         }

@@ -258,7 +258,7 @@ extern "C" fn unwound(depth: i32) {
     }
 }
 
-/// Where the stack of the caller is, who has its frame when this is called.
+/// That of the function that this is part of, in whose body it does not change.
 #[inline(always)]
 fn stack_pointer() -> u64 {
     let sp: u64;

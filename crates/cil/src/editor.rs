@@ -1179,6 +1179,37 @@ mod tests {
     }
 
     #[test]
+    fn handlers_of_exceptions_can_begin_with_something_else() {
+        let mut editor = editor(&[0x00, 0x2a]);
+        let exception = Token(0x0100_0001);
+        for handler in [
+            Handler::Finally(vec![Opcode::Nop.into()]),
+            Handler::Catch { exception, code: vec![Opcode::Pop.into()] },
+            Handler::Filter {
+                filter: vec![Opcode::Pop.into(), NewInstruction::ldc_i4(1)],
+                code: vec![Opcode::Pop.into()],
+            },
+            Handler::Fault(vec![Opcode::Nop.into()]),
+        ] {
+            editor.wrap_body(handler, None).unwrap();
+        }
+        let before = check(&editor, MethodShape::default()).unwrap().body;
+        let handlers = editor.exception_handlers();
+        assert_eq!(handlers.len(), 3, "a finally block is none");
+        for handler in handlers {
+            editor.insert_at(handler, Opcode::Nop);
+        }
+        let after = check(&editor, MethodShape::default()).unwrap().body;
+        let code = &after.code;
+        for (before, after) in before.clauses.iter().zip(&after.clauses) {
+            let length = |of: CodeRange| of.end - of.start;
+            let grown = u32::from(before.kind != ClauseKind::Finally);
+            assert_eq!(length(after.handler), length(before.handler) + grown, "{:?}", after.kind);
+            assert_eq!(code[after.handler.start as usize], 0x00, "{:?}", after.kind);
+        }
+    }
+
+    #[test]
     fn tail_calls_come_back() {
         struct Void;
         impl Tokens for Void {

@@ -112,9 +112,8 @@ pub(crate) fn rewrite(
     scope: &Scope,
     method: Source<'_>,
     machine: Source<'_>,
-    parameters: &[Parameter],
+    (parameters, guard): (&[Parameter], Guard),
     tasks: Tasks,
-    guard: Guard,
     slot: u32,
     probes: &Probes,
 ) -> Result<Both, Refusal> {

@@ -343,19 +343,23 @@ impl Manager {
         }
     }
 
-    /// Gets ready for [first calls](Self::first_call) of methods of a module, so that those need not wait for it. To be called on another thread,
-    /// when the module has been loaded.
+    /// A module was loaded, with methods that may be [called for the first time](Self::first_call). To be called in the callback
+    /// `ModuleLoadFinished`: the runtime replaces its metadata by others that can be extended, and whoever looks for a method in there meanwhile may not
+    /// find it (seen on .NET 9: one of 450 starts of a program ended by a `MissingMethodException`). As long as the callback has not come back, nobody does.
+    pub fn open_for_first_calls(&self, module: ModuleId) {
+        // Not to be locked here: what is done for another first call may have the module loaded.
+        if self.refusal_of(module).is_none() {
+            // One without methods has no metadata, and needs none.
+            let _ = self.opened(module);
+        }
+    }
+
+    /// Looks at it, so that first calls need not wait for that. To be called on another thread, soon.
     pub fn prepare_first_calls(&self, module: ModuleId) {
         let rules = lock(&self.first_calls).rules.clone();
         let Some(rules) = rules else { return };
         self.tasks();
         let looked = self.look(module, &rules);
-        if looked.as_ref().is_some_and(|looked| looked.refusal.is_none()) && !lock(&self.scopes).contains_key(&module) {
-            // Whoever is first.
-            if let Ok(scope) = Scope::open(&self.info, module) {
-                lock(&self.scopes).entry(module).or_insert_with(|| Arc::new(Mutex::new(scope)));
-            }
-        }
         let mut first_calls = lock(&self.first_calls);
         if first_calls.rules.as_ref().is_some_and(|now| Arc::ptr_eq(now, &rules)) {
             first_calls.modules.entry(module).or_insert(looked);
@@ -611,7 +615,7 @@ impl Manager {
             Some(machine) => {
                 let machine = source(machine)?;
                 let tasks = self.tasks();
-                let both = asynchronous::rewrite(scope, own, machine, parameters, tasks, guard, slot, &self.probes)?;
+                let both = asynchronous::rewrite(scope, own, machine, (parameters, guard), tasks, slot, &self.probes)?;
                 Ok((both.method, Some(both.machine)))
             }
             None => {
