@@ -13,7 +13,7 @@ use wire::{CallKind, CallNode, Calls, Record};
 const MOST_NODES: usize = 8192;
 
 /// New nodes that are [much](Reader::has_much).
-const MUCH: usize = 16_384;
+const MUCH: usize = 4096;
 
 /// What was told of the trees so far.
 pub struct Reader {
