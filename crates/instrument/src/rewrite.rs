@@ -49,7 +49,9 @@ pub fn rewrite(
     let (mut editor, signature) = open(scope, Source { body, signature })?;
     match template {
         Template::Count => count(scope, &mut editor, slot, probes)?,
-        Template::Time if guard == Guard::Catchers => time_unguarded(scope, &mut editor, &signature, slot, probes)?,
+        Template::Time if guard == Guard::Catchers => {
+            time_unguarded(scope, &mut editor, &signature, slot, probes.enter_unguarded, probes)?;
+        }
         Template::Time => time(scope, &mut editor, &signature, parameters, guard, slot, probes)?,
     }
     finish(scope, &editor, &signature)
@@ -109,17 +111,10 @@ fn time(
     slot: u32,
     probes: &Probes,
 ) -> Result<(), Refusal> {
-    returns(editor)?;
-    let enter = [slot_of(slot)].into_iter().chain(probes::call(probes.enter, scope.call()?));
-    if parameters.is_empty()
-        && let Some(ret) = end_of_accessor(editor, signature)
-    {
-        for instruction in [slot_of(slot)].into_iter().chain(probes::call(probes.leave, scope.call()?)) {
-            editor.insert_before(ret, instruction);
-        }
-        begin(editor, enter);
-        return Ok(());
+    if parameters.is_empty() && end_of_accessor(editor, signature).is_some() {
+        return time_unguarded(scope, editor, signature, slot, probes.enter, probes);
     }
+    returns(editor)?;
     let result = match signature.return_type.unmodified() {
         TypeSig::Primitive(Primitive::Void) => None,
         TypeSig::Primitive(Primitive::TypedByRef) => return Err(Refusal::Returns),
@@ -156,6 +151,7 @@ fn time(
         editor.bind(after, at);
     }
     let saves = showing.into_iter().flat_map(|showing| showing.saves);
+    let enter = [slot_of(slot)].into_iter().chain(probes::call(probes.enter, scope.call()?));
     begin(editor, saves.chain(enter).chain(depth.into_iter().flatten()));
     Ok(())
 }
@@ -167,12 +163,13 @@ fn returns(editor: &MethodEditor) -> Result<(), Refusal> {
     if editor.ids().any(ends_by_a_call) { Err(Refusal::TailCall) } else { Ok(()) }
 }
 
-/// The same without a handler: what is returned stays where it is.
+/// The same without a handler: what is returned stays where it is. `enter` is the probe that is told of the begin.
 fn time_unguarded(
     scope: &Scope,
     editor: &mut MethodEditor,
     signature: &MethodSig,
     slot: u32,
+    enter: usize,
     probes: &Probes,
 ) -> Result<(), Refusal> {
     returns(editor)?;
@@ -191,7 +188,7 @@ fn time_unguarded(
         let locals = editor.local_signature().ok_or(EditError::LocalsUnknown)?;
         editor.set_local_signature(scope.signature(&locals)?);
     }
-    begin(editor, tell(probes.enter_unguarded).chain(depth.into_iter().flatten()));
+    begin(editor, tell(enter).chain(depth.into_iter().flatten()));
     Ok(())
 }
 
@@ -250,7 +247,7 @@ fn is_store(opcode: Opcode) -> bool {
 }
 
 /// The `ret` of a method that does nothing but load, and load and store fields of its own object: one that no
-/// exception leaves, so that it needs no handler. There are many of them, and a handler is most of what the runtime would compile.
+/// exception leaves, so that it needs no handler. There are many of them.
 fn end_of_accessor(editor: &MethodEditor, signature: &MethodSig) -> Option<InstructionId> {
     let has_this = signature.convention.has_this();
     // What is on the stack: whether it is that object.
