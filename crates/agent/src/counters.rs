@@ -52,6 +52,12 @@ counters! {
     first_methods = "modules opened";
     /// Nanoseconds spent naming those; in the nanoseconds naming too.
     opening = "nanoseconds opening modules";
+    /// Modules whose metadata were opened to add to them while the program ran.
+    extended = "modules opened for additions";
+    /// Those of them for which no moment was found in which no thread of the program ran.
+    extended_restlessly = "modules opened for additions while threads ran";
+    /// Nanoseconds that the world stood still for all of them.
+    extending = "nanoseconds stopped to open modules for additions";
     /// Methods that the runtime compiled.
     compiled = "methods compiled";
     /// Code records without an unwind table.

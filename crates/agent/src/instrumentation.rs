@@ -2,9 +2,11 @@
 
 use crate::agent::Agent;
 use crate::compiling;
+use crate::counters::Counters;
 use crate::os::clock;
 use crate::os::threads::OwnThread;
 use crate::runtime::Runtime;
+use crate::stillness::Stillness;
 use crate::traced;
 use corprof::ids::FunctionId;
 use corprof::ids::ModuleId;
@@ -140,6 +142,7 @@ pub struct Instrumentation {
     untold: Mutex<Untold>,
     /// Whether the rules have been applied to all modules that there were.
     applied: AtomicBool,
+    stillness: Mutex<Stillness>,
     worker: Mutex<Option<OwnThread>>,
 }
 
@@ -395,6 +398,7 @@ fn work(agent: &Agent, manager: &Manager, job: Job) -> Vec<Change> {
             changes = manager.expire(&expired);
         }
     }
+    lock(&instrumentation.stillness).close();
     changes
 }
 
@@ -403,7 +407,14 @@ fn one(agent: &Agent, manager: &Manager, module: ModuleId, rules: &RuleSet, proo
     let see = tells_il(&agent.config).then_some(&see as &dyn Fn(Rewritten<'_>));
     // A module that goes waits until we are through with it.
     let is_over = || agent.phase() == crate::agent::Phase::Stopping;
-    let apply = || manager.apply(&[module], rules, proof, see, &is_over);
+    let still = |open: &mut dyn FnMut()| {
+        let found = lock(&agent.instrumentation.stillness).wait(&agent.runtime, open);
+        let counters = &agent.counters;
+        Counters::add(&counters.extended, 1);
+        Counters::add(&counters.extended_restlessly, u64::from(!found.still));
+        Counters::add(&counters.extending, found.stopped);
+    };
+    let apply = || manager.apply(&[module], rules, proof, see, &is_over, &still);
     let changes = agent.runtime.unloads().hold(module, apply).unwrap_or_default();
     changes.iter().filter(|change| change.state == State::Requested).for_each(|change| limit(&change.method, rules));
     changes

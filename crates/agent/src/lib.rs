@@ -40,6 +40,7 @@ pub mod runtime;
 pub mod sessions;
 pub mod single_calls;
 pub mod stacks;
+pub mod stillness;
 pub mod survivors;
 pub mod threads;
 pub mod ticks;

@@ -673,6 +673,7 @@ impl<'a> Writer<'a> {
             time: clock::monotonic(),
             memory: memory as u64,
             cpu: clock::thread_cpu() + agent.tick_cpu.load(Relaxed),
+            stopped: agent.counters.extending.load(Relaxed),
             dropped,
             counters,
         }

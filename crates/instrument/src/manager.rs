@@ -198,7 +198,7 @@ impl Manager {
     ///
     /// Once `is_over`, no more methods are looked at, and those of the module that is looked at stay as they are.
     ///
-    /// To be called on an own thread, never in a callback.
+    /// To be called on an own thread, never in a callback. `still` does something while nobody reads metadata: see [`Self::open_for_first_calls`].
     pub fn apply(
         &self,
         modules: &[ModuleId],
@@ -206,6 +206,7 @@ impl Manager {
         proof: Proof,
         see: Option<&dyn Fn(Rewritten<'_>)>,
         is_over: &dyn Fn() -> bool,
+        still: &dyn Fn(&mut dyn FnMut()),
     ) -> Vec<Change> {
         let mut changes = Vec::new();
         for &module in modules {
@@ -224,7 +225,7 @@ impl Manager {
             let scope = match self.refusal_of(module) {
                 Some(refusal) => Err(refusal),
                 None if proof == Proof::Dry => Scope::look(&self.info, module),
-                None => self.opened(module).and_then(|_| Scope::look(&self.info, module)),
+                None => self.opened(module, still).and_then(|_| Scope::look(&self.info, module)),
             };
             // What runs for an asynchronous method is not a method of its own.
             let is_timed = |found: &&Found| template(rules, found.rule) == Template::Time && found.refusal.is_none();
@@ -311,7 +312,7 @@ impl Manager {
                 // What runs for an asynchronous method is not a method of its own.
                 seen.extend(&keys);
             }
-            let scope = refusal.clone().map_or_else(|| self.opened(key.0), Err);
+            let scope = refusal.clone().map_or_else(|| self.opened(key.0, &|open| open()), Err);
             let made = scope.and_then(|scope| self.make(&lock(&scope), method.clone(), &found, machine, rules));
             let replaced = made.and_then(|(method, bodies)| {
                 limit(&method, rules);
@@ -344,13 +345,14 @@ impl Manager {
     }
 
     /// A module was loaded, with methods that may be [called for the first time](Self::first_call). To be called in the callback
-    /// `ModuleLoadFinished`: the runtime replaces its metadata by others that can be extended, and whoever looks for a method in there meanwhile may not
-    /// find it (seen on .NET 9: one of 450 starts of a program ended by a `MissingMethodException`). As long as the callback has not come back, nobody does.
+    /// `ModuleLoadFinished`: as its metadata are opened for additions, the runtime lays out their tables anew, and whoever looks for a method in there
+    /// meanwhile may not find it (`MDInternalRW`, src/coreclr/md/enc/mdinternalrw.cpp, dotnet/runtime#127957; one of 450 starts of a program on .NET 9
+    /// ended by a `MissingMethodException`). As long as the callback has not come back, nobody does.
     pub fn open_for_first_calls(&self, module: ModuleId) {
         // Not to be locked here: what is done for another first call may have the module loaded.
         if self.refusal_of(module).is_none() {
             // One without methods has no metadata, and needs none.
-            let _ = self.opened(module);
+            let _ = self.opened(module, &|open| open());
         }
     }
 
@@ -421,11 +423,16 @@ impl Manager {
         Ok(())
     }
 
-    /// A module that is open for additions.
-    fn opened(&self, module: ModuleId) -> Result<Arc<Mutex<Scope>>, Refusal> {
+    /// A module that is open for additions. `still` opens it if it is not.
+    fn opened(&self, module: ModuleId, still: &dyn Fn(&mut dyn FnMut())) -> Result<Arc<Mutex<Scope>>, Refusal> {
+        // Locked before the program is stopped: who waits for it then does not hold it.
         Ok(Arc::clone(match lock(&self.scopes).entry(module) {
             Entry::Occupied(open) => open.into_mut(),
-            Entry::Vacant(free) => free.insert(Arc::new(Mutex::new(Scope::open(&self.info, module)?))),
+            Entry::Vacant(free) => {
+                let mut opened = None;
+                still(&mut || opened = Some(Scope::open(&self.info, module)));
+                free.insert(Arc::new(Mutex::new(opened.unwrap_or_else(|| Scope::open(&self.info, module))?)))
+            }
         }))
     }
 

@@ -711,6 +711,8 @@ pub struct Status {
     pub memory: u64,
     /// CPU time of the agent's own threads.
     pub cpu: Nanos,
+    /// How long the world stood still for what no other record tells.
+    pub stopped: Nanos,
     /// What was dropped, by reason.
     pub dropped: Vec<(String, u64)>,
     /// What was counted, by name: callbacks, walks, names resolved.

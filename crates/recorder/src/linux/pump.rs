@@ -644,14 +644,14 @@ impl Pump {
                 self.note(format!("CPU samples are taken by {engine}"));
                 self.write(&SessionRecord::Engine { profiler: "cpu".to_owned(), engine });
             }
-            Record::Status(status) => self.agent_status = status,
+            Record::Status(status) => self.agent_says(status),
             Record::Log { level, message } => {
                 if level >= LogLevel::Warning {
                     self.note(message);
                 }
             }
             Record::Bye(bye) => {
-                self.agent_status = bye.status;
+                self.agent_says(bye.status);
                 self.bye = Some(bye.reason);
             }
             Record::ThreadLook(look) => self.thread_look(&look),
@@ -1273,6 +1273,11 @@ impl Pump {
         progress.samples = samples;
         progress.dropped = dropped;
         progress.bytes = bytes;
+    }
+
+    fn agent_says(&mut self, status: wire::Status) {
+        self.observer.target_stopped += status.stopped.saturating_sub(self.agent_status.stopped);
+        self.agent_status = status;
     }
 
     fn update_observer(&mut self) {

@@ -1,5 +1,6 @@
 //! CPU time and state of the threads of this process, from `/proc/self/task`.
 
+use super::threads::{OWN_NAMES, current_tid};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -72,6 +73,47 @@ impl Task {
     }
 }
 
+/// Sees whether the threads of the program sleep. Reads as [`Tasks`] does.
+#[derive(Debug, Default)]
+pub struct Sleepers {
+    stats: HashMap<u32, File>,
+}
+
+impl Sleepers {
+    /// Threads that do not sleep: that run, wait for a processor, or wait for the kernel, as for a page of memory. Neither the caller, nor
+    /// [our own](super::threads::OwnThread).
+    pub fn awake(&mut self) -> impl Iterator<Item = u32> + '_ {
+        let caller = current_tid();
+        all_tids().into_iter().filter(move |&tid| tid != caller && self.is_awake(tid))
+    }
+
+    fn is_awake(&mut self, tid: u32) -> bool {
+        let opened = match self.stats.contains_key(&tid) {
+            true => None,
+            false => File::open(format!("/proc/self/task/{tid}/stat")).ok(),
+        };
+        let Some(file) = self.stats.get(&tid).or(opened.as_ref()) else { return false };
+        let mut text = [0; 96];
+        let Ok(read) = file.read_at(&mut text, 0) else {
+            // It has ended.
+            self.stats.remove(&tid);
+            return false;
+        };
+        if let Some(opened) = opened
+            && self.stats.len() < Tasks::MAX_OPEN
+        {
+            self.stats.insert(tid, opened);
+        }
+        text.get(..read).is_some_and(|text| !is_own(text) && matches!(state(text), Some(b'R' | b'D')))
+    }
+}
+
+/// Whether a `stat` line is of a thread of the agent, by its name.
+fn is_own(text: &[u8]) -> bool {
+    let name = text.iter().position(|&byte| byte == b'(').and_then(|open| text.get(open + 1..));
+    name.is_some_and(|name| name.starts_with(OWN_NAMES.as_bytes()))
+}
+
 /// The decimal number that a text begins with.
 fn number(text: &[u8]) -> Option<u64> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
@@ -109,7 +151,6 @@ pub fn command_line() -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::os::threads::current_tid;
 
     #[test]
     fn a_running_thread_is_running_and_its_time_grows() {
@@ -146,9 +187,51 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_is_awake_until_it_sleeps_and_our_own_are_not_looked_at() {
+        use super::super::threads::OwnThread;
+        use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+        static OVER: AtomicBool = AtomicBool::new(false);
+        let spin = |send: std::sync::mpsc::Sender<u32>| {
+            move || {
+                send.send(current_tid()).unwrap();
+                while !OVER.load(SeqCst) {
+                    std::hint::spin_loop();
+                }
+            }
+        };
+        let (send, receive) = std::sync::mpsc::channel();
+        let own = OwnThread::spawn("clrscope-test", spin(send.clone())).unwrap();
+        let own_tid = receive.recv().unwrap();
+        let other = std::thread::spawn(spin(send));
+        let tid = receive.recv().unwrap();
+        let mut sleepers = Sleepers::default();
+        // Tests run beside this one.
+        let awake: Vec<u32> = sleepers.awake().collect();
+        assert!(awake.contains(&tid) && !awake.contains(&own_tid) && !awake.contains(&current_tid()), "{awake:?}");
+        OVER.store(true, SeqCst);
+        other.join().unwrap();
+        own.join();
+        let (go, wait) = std::sync::mpsc::channel::<()>();
+        let (send, receive) = std::sync::mpsc::channel();
+        let sleeper = std::thread::spawn(move || {
+            send.send(current_tid()).unwrap();
+            let _ = wait.recv();
+        });
+        let tid = receive.recv().unwrap();
+        let sleeps = (0..1000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            sleepers.awake().all(|other| other != tid)
+        });
+        assert!(sleeps);
+        drop(go);
+        sleeper.join().unwrap();
+    }
+
+    #[test]
     fn odd_names_do_not_hide_the_state() {
         assert_eq!(state(b"12 (a) b) S 1 2 3"), Some(b'S'));
         assert_eq!(state(b"12 (a)"), None);
+        assert!(is_own(b"12 (clrscope-rejit) S") && !is_own(b"12 (my clrscope-x) S"));
         assert_eq!(number(b"17 5 6\n"), Some(17));
         assert_eq!(number(b""), None);
     }

@@ -11,6 +11,8 @@ use std::io;
 
 /// Bytes of stack of an own thread.
 const STACK_SIZE: usize = 512 << 10;
+/// What the names of all own threads begin with.
+pub const OWN_NAMES: &str = "clrscope-";
 
 thread_local! {
     // Asked on threads of the target too, so it has no destructor.
@@ -58,7 +60,7 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
 
 impl OwnThread {
     /// Starts a thread with all signals blocked, so that no handler of the application ever runs on it.
-    /// The name is cut at 15 bytes by the kernel.
+    /// The name is cut at 15 bytes by the kernel; it begins with [`OWN_NAMES`].
     pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Self> {
         let name = CString::new(name).unwrap_or_default();
         let start = Box::into_raw(Box::new(Start { name, body: Box::new(body) }));
