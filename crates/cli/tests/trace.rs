@@ -54,6 +54,8 @@ fn every_call_is_counted_and_timed_and_everything_goes_back() {
         let truth = process.truth(LIMIT);
         let report = tracing.end();
         assert_true(&report, &truth, true, &runtime.to_string());
+        // For the metadata of its module.
+        assert!(report["stopped_ns"].as_u64().unwrap() > 0, "{runtime}");
         let refused = refusals(&report);
         assert!(refused["Clrscope.Samples.Traced.Arguments"].contains("variable number"), "{runtime}: {refused:?}");
         assert!(refused["Clrscope.Samples.Traced.getpid"].contains("no IL"), "{runtime}: {refused:?}");

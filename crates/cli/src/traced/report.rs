@@ -12,6 +12,8 @@ pub struct Report {
     pub process: String,
     /// From when the first method was instrumented to the end, in seconds.
     pub seconds: f64,
+    /// How long the program stood still for it, nanoseconds.
+    pub stopped_ns: u64,
     pub dry_run: bool,
     /// Methods that were called, the one with the most time first.
     pub methods: Vec<Method>,
@@ -119,6 +121,7 @@ impl Report {
             pid: profile.info.pid,
             process: profile.info.process_name.clone(),
             seconds: traced.time().as_secs_f64(),
+            stopped_ns: session.map(|session| session.observer.target_stopped).unwrap_or_default(),
             dry_run,
             methods: traced.called().into_iter().map(|method| Method::of(profile, method)).collect(),
             not_called,

@@ -30,7 +30,12 @@ pub fn of(report: &Report, top: usize, width: Option<usize>) -> String {
     }
     let instrumented = counted((report.methods.len() + report.not_called.len()) as u64, "method");
     let calls = report.methods.iter().map(|method| method.calls).sum();
-    let _ = writeln!(text, "{process}: {instrumented} traced for {:.1} s, {}", report.seconds, counted(calls, "call"));
+    let calls = counted(calls, "call");
+    let _ = write!(text, "{process}: {instrumented} traced for {:.1} s, {calls}", report.seconds);
+    if report.stopped_ns > 0 {
+        let _ = write!(text, "; it stood still for {}", duration(report.stopped_ns));
+    }
+    text.push('\n');
     if !report.methods.is_empty() {
         text.push('\n');
         text.push_str(&methods(report, top, width));
