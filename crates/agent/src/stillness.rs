@@ -56,6 +56,8 @@ impl Stillness {
             self.restless.clear();
         }
         let mut found = Found { still: false, stopped: 0 };
+        // What is opened now need not be while the world stands still.
+        let _ = self.awake().count();
         let mut always: Option<HashSet<u32>> = None;
         for _ in 0..TRIES {
             let world = match runtime.suspend() {
@@ -65,14 +67,21 @@ impl Stillness {
                 Err(_) => break,
             };
             let begun = clock::monotonic();
-            while self.awake().next().is_some() && clock::monotonic() < begun + STOP_LIMIT {
+            found.still = loop {
+                if self.awake().next().is_none() {
+                    break true;
+                }
+                if clock::monotonic() > begun + STOP_LIMIT {
+                    break false;
+                }
                 clock::sleep_until(clock::monotonic() + LOOK_INTERVAL);
-            }
-            let awake: HashSet<u32> = self.awake().collect();
-            found.still = awake.is_empty();
-            if found.still {
+            };
+            let awake: HashSet<u32> = if found.still {
                 act();
-            }
+                HashSet::new()
+            } else {
+                self.awake().collect()
+            };
             drop(world);
             found.stopped += clock::monotonic() - begun;
             if found.still {

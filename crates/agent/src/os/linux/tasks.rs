@@ -73,10 +73,12 @@ impl Task {
     }
 }
 
-/// Sees whether the threads of the program sleep. Reads as [`Tasks`] does.
+/// Sees whether the threads of the program sleep, faster for those that it has seen sleep before.
 #[derive(Debug, Default)]
 pub struct Sleepers {
-    stats: HashMap<u32, File>,
+    schedstats: HashMap<u32, File>,
+    /// Threads that slept, and how often they had been given a processor until then: if that is the same, they sleep still.
+    slept: HashMap<u32, u64>,
 }
 
 impl Sleepers {
@@ -88,23 +90,44 @@ impl Sleepers {
     }
 
     fn is_awake(&mut self, tid: u32) -> bool {
-        let opened = match self.stats.contains_key(&tid) {
-            true => None,
-            false => File::open(format!("/proc/self/task/{tid}/stat")).ok(),
-        };
-        let Some(file) = self.stats.get(&tid).or(opened.as_ref()) else { return false };
+        let turns = self.turns(tid);
+        if turns.is_some() && self.slept.get(&tid) == turns.as_ref() {
+            return false;
+        }
         let mut text = [0; 96];
-        let Ok(read) = file.read_at(&mut text, 0) else {
+        let read = File::open(format!("/proc/self/task/{tid}/stat")).and_then(|file| file.read_at(&mut text, 0));
+        let Some(text) = read.ok().and_then(|read| text.get(..read)) else {
             // It has ended.
-            self.stats.remove(&tid);
+            self.schedstats.remove(&tid);
+            self.slept.remove(&tid);
             return false;
         };
-        if let Some(opened) = opened
-            && self.stats.len() < Tasks::MAX_OPEN
-        {
-            self.stats.insert(tid, opened);
+        if is_own(text) {
+            return false;
         }
-        text.get(..read).is_some_and(|text| !is_own(text) && matches!(state(text), Some(b'R' | b'D')))
+        let awake = matches!(state(text), Some(b'R' | b'D'));
+        if let (false, Some(turns)) = (awake, turns) {
+            self.slept.insert(tid, turns);
+        }
+        awake
+    }
+
+    /// How often a thread was given a processor, where the kernel counts that.
+    fn turns(&mut self, tid: u32) -> Option<u64> {
+        let opened = match self.schedstats.contains_key(&tid) {
+            true => None,
+            false => File::open(format!("/proc/self/task/{tid}/schedstat")).ok(),
+        };
+        let mut text = [0; 64];
+        let read = self.schedstats.get(&tid).or(opened.as_ref())?.read_at(&mut text, 0).ok()?;
+        if let Some(opened) = opened
+            && self.schedstats.len() < 2 * Tasks::MAX_OPEN
+        {
+            self.schedstats.insert(tid, opened);
+        }
+        let turns = text.get(..read)?.split(|byte| *byte == b' ').nth(2).and_then(number)?;
+        // A kernel that does not count says so: each thread has been given one at least once.
+        (turns != 0).then_some(turns)
     }
 }
 
