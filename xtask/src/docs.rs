@@ -1,4 +1,4 @@
-//! `cargo xtask docs`: writes what pages say of each profiler's parameters, out of the registry.
+//! `cargo xtask docs`: writes what pages say of each profiler's parameters, out of the registry, and the budgets of docs/safety.md.
 //!
 //! On each page in `docs/profilers` the part between a line [`BEGIN`] with the profiler's id and the line [`END`] comes from
 //! here.
@@ -17,14 +17,40 @@ const END: &str = "<!-- registry end -->";
 /// # Errors
 /// When a page or a part is missing.
 pub fn run() -> Result<()> {
-    for spec in PROFILERS {
-        let (path, old, new) = page(spec)?;
+    for (path, old, new) in pages()? {
         if old != new {
             fs::write(&path, new).with_context(|| path.display().to_string())?;
             println!("{}: written", path.display());
         }
     }
     Ok(())
+}
+
+/// All pages: where they are, what they say, what they should say.
+fn pages() -> Result<Vec<(PathBuf, String, String)>> {
+    let mut pages: Vec<_> = PROFILERS.iter().map(|spec| page(spec)).collect::<Result<_>>()?;
+    pages.push(budgets()?);
+    Ok(pages)
+}
+
+/// The page with the budgets of the agent.
+fn budgets() -> Result<(PathBuf, String, String)> {
+    let path = source_root().join("docs/safety.md");
+    let old = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let begin = format!("{BEGIN}budgets, written by `cargo xtask docs` -->\n");
+    let (before, rest) = old.split_once(&begin).with_context(|| format!("{}: no {begin}", path.display()))?;
+    let (_, after) = rest.split_once(END).with_context(|| format!("{}: no {END}", path.display()))?;
+    let mut table = "| resource | at most | |\n|---|---|---|\n".to_owned();
+    for resource in wire::Resource::ALL {
+        let budget = match (resource.unit(), resource.budget()) {
+            ("bytes", budget) if budget >= 1 << 30 => format!("{} GB", budget >> 30),
+            ("bytes", budget) => format!("{} MB", budget >> 20),
+            (_, budget) => budget.to_string(),
+        };
+        table.push_str(&format!("| {} | {budget} | {} |\n", resource.name(), resource.what()));
+    }
+    let new = format!("{before}{begin}{table}{END}{after}");
+    Ok((path, old, new))
 }
 
 /// Page of a profiler: where it is, what it says, what it should say.
@@ -68,8 +94,7 @@ mod tests {
 
     #[test]
     fn pages_say_what_the_registry_says() {
-        for spec in PROFILERS {
-            let (path, old, new) = page(spec).unwrap();
+        for (path, old, new) in pages().unwrap() {
             assert!(old == new, "{}: run `cargo xtask docs`", path.display());
         }
     }

@@ -52,6 +52,7 @@ pub fn check() -> Result<()> {
     for package in members(&metadata)? {
         problems.extend(holds_unsafe(package)?);
         problems.extend(asks_for_outside(package)?);
+        problems.extend(asks_for_faults(package)?);
     }
     if !problems.is_empty() {
         bail!("the layering is broken:\n  {}", problems.join("\n  "));
@@ -185,6 +186,21 @@ fn asks_for_outside(package: &Value) -> Result<Vec<String>> {
         }
     }
     Ok(problems)
+}
+
+/// Faults are injected by a build of their own, for which nobody may ask: what is shipped has none.
+fn asks_for_faults(package: &Value) -> Result<Vec<String>> {
+    const FEATURE: &str = "fault-injection";
+    let name = package["name"].as_str().context("a package without name")?;
+    let has = |features: &Value| features.as_array().is_some_and(|features| features.contains(&FEATURE.into()));
+    let dependencies = package["dependencies"].as_array().context("a package without dependencies")?;
+    let asks =
+        dependencies.iter().any(|dependency| has(&dependency["features"])) || has(&package["features"]["default"]);
+    Ok(if asks {
+        vec![format!("{name} turns on {FEATURE}, which is for `cargo xtask faults` only")]
+    } else {
+        Vec::new()
+    })
 }
 
 #[cfg(test)]

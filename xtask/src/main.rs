@@ -6,7 +6,10 @@ mod bench;
 mod demo;
 mod dependencies;
 mod docs;
+mod faults;
 mod fuzz;
+#[cfg(target_os = "linux")]
+mod harm;
 mod layering;
 mod plan;
 mod platforms;
@@ -36,8 +39,21 @@ enum Task {
     Test,
     /// Measure what recording costs the recorded
     Bench(bench::Options),
+    /// See whether clrscope harms what it looks at: targets × conditions × actions × runtimes
+    #[cfg(target_os = "linux")]
+    Harm(harm::Options),
+    /// Become a command under limits, for `harm`
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    Inside(harm::inside::Options),
+    /// Take names of sockets, for `harm`
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    Squat(harm::squat::Options),
     /// Run fuzz targets with cargo-fuzz, each for some minutes
     Fuzz(fuzz::Options),
+    /// Make each allocation and system call of the agent fail, one after the other
+    Faults(faults::Options),
     /// Type-check the code for platforms that nobody here runs
     CheckPlatforms,
     /// Check that what is loaded into the target stays small and apart
@@ -54,7 +70,14 @@ fn main() -> ExitCode {
         Task::Demo => demo::run(),
         Task::Test => plan::run(),
         Task::Bench(options) => bench::run(&options),
+        #[cfg(target_os = "linux")]
+        Task::Harm(options) => harm::run(&options),
+        #[cfg(target_os = "linux")]
+        Task::Inside(options) => harm::inside::run(&options),
+        #[cfg(target_os = "linux")]
+        Task::Squat(options) => harm::squat::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
+        Task::Faults(options) => faults::run(&options),
         Task::CheckPlatforms => ran(platforms::check(platforms::Missing::Fail)),
         Task::Layering => layering::check(),
         Task::Dependencies => ran(dependencies::check()),

@@ -32,6 +32,7 @@ const PLAN: &[Step] = &[
     Step { name: "documentation", run: documentation },
     Step { name: "platforms", run: || platforms::check(platforms::Missing::NotRun) },
     Step { name: "documentation tests", run: || done(step(cargo().args(["test", "--workspace", "--doc", "--quiet"]))) },
+    Step { name: "harm", run: harm },
     Step { name: "tests", run: tests },
 ];
 
@@ -72,6 +73,18 @@ fn done(result: Result<()>) -> Result<Outcome> {
 
 fn step(command: &mut Command) -> Result<()> {
     tool::run(command, STEP_LIMIT)
+}
+
+/// The short form of the harm matrix.
+#[cfg(target_os = "linux")]
+fn harm() -> Result<Outcome> {
+    done(crate::harm::run(&crate::harm::Options::default()))
+}
+
+/// The short form of the harm matrix.
+#[cfg(not(target_os = "linux"))]
+fn harm() -> Result<Outcome> {
+    Ok(Outcome::NotRun("its conditions are made with Linux's own means".into()))
 }
 
 fn lints() -> Result<Outcome> {

@@ -6,11 +6,13 @@ use crate::exception_events::{EventClasses, EventState};
 use crate::exception_layout::ExceptionLayout;
 use crate::heap::Heap;
 use crate::instrumentation::Instrumentation;
+use crate::ledger::{self, Counted};
 use crate::live_threads::LiveThreads;
 use crate::os::clock;
 use crate::os::connection::Wake;
+use crate::os::door::Door;
 use crate::os::memory::OwnMemory;
-use crate::os::signals::SignalEngine;
+use crate::os::signals::{self, SignalEngine};
 use crate::os::threads::OwnThread;
 use crate::queue::{Event, Events};
 use crate::runtime::Runtime;
@@ -24,7 +26,7 @@ use profilers::survivors::SurvivorSettings;
 use profilers::{Collector, Object};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
-use wire::{CpuEngine, LogLevel, Nanos, Record, SessionConfig};
+use wire::{CpuEngine, LogLevel, Nanos, Record, ResidentState, SessionConfig};
 
 /// How far a session is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,15 +67,13 @@ pub struct Agent {
     pub event_classes: EventClasses,
     /// How far exceptions are followed, where they come as events.
     pub event_state: EventState,
-    event_session: Mutex<Option<EventPipeSession>>,
+    event_session: Mutex<Option<Counted<EventPipeSession>>>,
     /// What this session has rewritten.
     pub instrumentation: Instrumentation,
     /// The look at the heap that is under way.
     pub heap: Heap,
     /// The collection whose survivors are told.
     pub survivors: Survivors,
-    /// Counts the modules whose unloading has begun: their classes must not be asked about any more.
-    gone: AtomicU64,
     collectors: Collectors,
     signals: RwLock<Option<SignalEngine>>,
     threads: Mutex<Threads>,
@@ -88,8 +88,10 @@ pub struct Agent {
     pub tick_cpu: AtomicU64,
     /// Whether a launched process may go on.
     pub go: AtomicBool,
-    /// Whether the process ends.
+    /// Whether the process ends, or the runtime is about to unload us though we have only begun.
     shutdown: AtomicBool,
+    /// Whether a callback has panicked: the runtime tells us only of ends from then on.
+    failed: AtomicBool,
     /// Whether the last words are written.
     finished: AtomicBool,
     /// Whether the runtime has said that the attach is complete.
@@ -97,10 +99,26 @@ pub struct Agent {
     /// Suspensions that a callback told of.
     pub suspensions: AtomicU64,
     may_leave: OnceLock<bool>,
+    /// By which clrscope finds an agent that stays.
+    door: OnceLock<Arc<Door>>,
+}
+
+/// Whether the runtime knows a profiler when it looks for whom to call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Called {
+    /// It does.
+    Yes,
+    /// It does not.
+    No,
+    /// The runtime could not be suspended to find out: something else holds it.
+    Busy,
 }
 
 /// How long to try to find out whether callbacks come.
 const HEAR_LIMIT: Nanos = 2_000_000_000;
+
+/// How often that is tried before the agent leaves.
+const LEAVE_TRIES: u32 = 5;
 
 /// Events between callbacks and writer: 20,000 exception samples a second are 400 in each round.
 const EVENTS: usize = 4096;
@@ -114,6 +132,7 @@ impl Agent {
         event_mask: (u32, u32),
         entered: Nanos,
     ) -> std::io::Result<Self> {
+        ledger::restart();
         Ok(Self {
             // With signals there is no walking for CPU samples, unless signals turn out not to work.
             collectors: Collectors::new(
@@ -137,7 +156,6 @@ impl Agent {
             event_session: Mutex::default(),
             heap: Heap::default(),
             instrumentation: Instrumentation::default(),
-            gone: AtomicU64::new(0),
             signals: RwLock::default(),
             threads: Mutex::default(),
             stacks: Mutex::default(),
@@ -149,10 +167,12 @@ impl Agent {
             tick_cpu: AtomicU64::new(0),
             go: AtomicBool::new(false),
             shutdown: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
             finished: AtomicBool::new(false),
             attached: AtomicBool::new(false),
             suspensions: AtomicU64::new(0),
             may_leave: OnceLock::new(),
+            door: OnceLock::new(),
         })
     }
 
@@ -167,7 +187,12 @@ impl Agent {
 
     /// Goes on to a later phase; never back.
     pub fn advance(&self, phase: Phase) {
-        self.phase.fetch_max(phase as u8, Ordering::AcqRel);
+        let before = self.phase.fetch_max(phase as u8, Ordering::AcqRel);
+        if let (Phase::Stopping, Some(door)) = (phase, self.door.get())
+            && before < phase as u8
+        {
+            door.say(ResidentState::Reverts);
+        }
         self.wake.wake();
     }
 
@@ -180,6 +205,18 @@ impl Agent {
     /// Whether the process ends.
     pub fn is_shutdown(&self) -> bool {
         self.shutdown.load(Ordering::Acquire)
+    }
+
+    /// A callback has panicked. Nothing is collected any more, and the session ends with this reason.
+    pub fn fail(&self, why: String) {
+        self.failed.store(true, Ordering::Release);
+        self.log(LogLevel::Error, why);
+        self.advance(Phase::Stopping);
+    }
+
+    /// Whether a callback has panicked.
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
     }
 
     /// The last words are written.
@@ -200,13 +237,13 @@ impl Agent {
     /// profiler too when that one detaches (`ProfControlBlock::DeRegisterProfilerInfo`, src/coreclr/inc/profilepriv.inl,
     /// seen in 8, 9 and 10). From then on one notification-only profiler too few is known: no callback comes, and
     /// a request to detach reads through a null pointer. So before each it is seen whether a suspension is told to us.
-    pub fn is_called(&self) -> bool {
+    pub fn is_called(&self) -> Called {
         if !self.notify_only {
-            return true;
+            return Called::Yes;
         }
         let deadline = clock::monotonic() + HEAR_LIMIT;
         // Until then nothing is told to us in any case.
-        while !self.attached.load(Ordering::Acquire) && clock::monotonic() < deadline {
+        while !self.attached.load(Ordering::Acquire) && !self.is_shutdown() && clock::monotonic() < deadline {
             clock::sleep_until(clock::monotonic() + 100_000);
         }
         while !self.is_shutdown() {
@@ -214,25 +251,42 @@ impl Agent {
             match self.runtime.suspend() {
                 Ok(suspended) => {
                     drop(suspended);
-                    return self.suspensions.load(Ordering::SeqCst) != before;
+                    let is_called = self.suspensions.load(Ordering::SeqCst) != before;
+                    return if is_called { Called::Yes } else { Called::No };
                 }
                 Err(_) if clock::monotonic() < deadline => clock::sleep_until(clock::monotonic() + 10_000_000),
-                Err(_) => return false,
+                Err(_) => break,
             }
         }
-        false
+        Called::Busy
     }
 
-    /// Whether we have set or asked for what the runtime never takes back, so that it would refuse to let go of us.
+    /// Whether the library must stay loaded: we have set or asked for what the runtime never takes back, so that it would refuse to let go
+    /// of us, or a signal handler of ours may still be called.
     pub fn is_hooked(&self) -> bool {
+        if signals::must_stay() {
+            return true;
+        }
         let (low, high) = self.event_mask;
         let forever = EventMask::IMMUTABLE.union(EventMask::ENTER_LEAVE).union(EventMask::ENABLE_REJIT);
         low & forever.low() != 0 || high & forever.high() != 0
     }
 
-    /// Whether the runtime can be asked to let go of us: see [`Self::is_called`]. Found out once, at the end.
+    /// Whether the runtime can be asked to let go of us: see [`Self::is_called`]. Found out once, at the end. A runtime that
+    /// cannot be suspended is asked again for a while: to stay is for ever.
     pub fn may_leave(&self) -> bool {
-        *self.may_leave.get_or_init(|| self.is_called())
+        let find_out = || (0..LEAVE_TRIES).map(|_| self.is_called()).find(|called| *called != Called::Busy);
+        *self.may_leave.get_or_init(|| find_out() == Some(Called::Yes))
+    }
+
+    /// Whether the agent stays in the process when the session ends, and waits for the next one.
+    pub fn is_resident(&self) -> bool {
+        !self.notify_only && (self.is_hooked() || self.config.stays)
+    }
+
+    /// From now on clrscope can see what this agent does.
+    pub fn keep_door(&self, door: Arc<Door>) {
+        let _ = self.door.set(door);
     }
 
     /// Waits until a launched process may go on, until a point in time.
@@ -251,14 +305,9 @@ impl Agent {
         *self.exception_layout.get_or_init(|| layout)
     }
 
-    /// A module is being unloaded.
-    pub fn module_goes(&self) {
-        self.gone.fetch_add(1, Ordering::SeqCst);
-    }
-
     /// How many modules are unloaded, or being unloaded: ids of classes that are older than a change are not to be used.
     pub fn modules_gone(&self) -> u64 {
-        self.gone.load(Ordering::SeqCst)
+        self.runtime.unloads().went()
     }
 
     /// Whole seconds since the session began, as of the last [`Self::count_seconds`].
@@ -284,8 +333,23 @@ impl Agent {
 
     /// Stops the signal engine, where one runs: no timer is left, and no handler.
     pub fn stop_signals(&self) {
+        // While threads that end are still heard.
+        self.with_signals(|engine| {
+            engine.disarm();
+            engine.give_back();
+        });
         let engine = self.signals.write().unwrap_or_else(PoisonError::into_inner).take();
-        drop(engine);
+        let Some(left) = engine.map(SignalEngine::stop) else { return };
+        if let Some(why) = left.stays {
+            self.log(LogLevel::Warning, format!("the agent stays loaded, and does nothing: {why}"));
+        }
+        if left.stacks > 0 {
+            let stacks = left.stacks;
+            self.log(
+                LogLevel::Warning,
+                format!("{stacks} threads keep the alternate stacks (96 KB) that they got for the recording"),
+            );
+        }
     }
 
     /// The threads. Never locked by a callback, nor while the world stands still.
@@ -329,12 +393,12 @@ impl Agent {
     }
 
     /// Keeps the session of events until it is taken; returns the one before it.
-    pub fn keep_events(&self, session: EventPipeSession) -> Option<EventPipeSession> {
+    pub fn keep_events(&self, session: Counted<EventPipeSession>) -> Option<Counted<EventPipeSession>> {
         lock(&self.event_session).replace(session)
     }
 
     /// The session of events, where one runs.
-    pub fn take_events(&self) -> Option<EventPipeSession> {
+    pub fn take_events(&self) -> Option<Counted<EventPipeSession>> {
         lock(&self.event_session).take()
     }
 
@@ -382,7 +446,11 @@ impl Agent {
 
     /// About how many bytes the shared parts hold.
     pub fn held_memory(&self) -> usize {
-        self.events.memory() + self.stacks().memory() + size_of::<Self>() + size_of::<LiveThreads>()
+        self.events.memory()
+            + self.runtime.ids().memory()
+            + self.stacks().memory()
+            + size_of::<Self>()
+            + size_of::<LiveThreads>()
     }
 }
 

@@ -6,7 +6,7 @@ use crate::os::clock;
 use crate::os::threads::current_tid;
 use crate::queue::Event;
 use crate::runtime::Walked;
-use corprof::ids::RawObjectId;
+use corprof::ids::{FunctionId, RawObjectId};
 use profilers::{CallbackCx, CallbackSample, Class, Object};
 use wire::Nanos;
 
@@ -40,7 +40,8 @@ impl CallbackCx for Context<'_> {
 
     fn class_of(&self, object: Object) -> Option<Class> {
         let object = RawObjectId(object.0).non_null()?;
-        self.agent.runtime.class_of(object).map(|class| Class(class.0))
+        // Its object is alive, so the class is loaded.
+        self.agent.runtime.ids().class(self.agent.runtime.class_of(object)?).map(class_of_number)
     }
 
     fn message_of(&self, object: Object) -> Option<String> {
@@ -63,7 +64,22 @@ impl CallbackCx for Context<'_> {
         (ips, walked == Walked::Truncated)
     }
 
-    fn send(&self, sample: CallbackSample) {
+    fn send(&self, mut sample: CallbackSample) {
+        if let CallbackSample::ExceptionCaught { function, .. } = &mut sample {
+            // It catches on this thread, so it is loaded.
+            let number = FunctionId(function.0).non_null().and_then(|of| self.agent.runtime.ids().function(of));
+            function.0 = number.unwrap_or(0) as usize;
+        }
         self.agent.events.push(Event::Sample(sample));
     }
+}
+
+/// A class by its number in the [table of ids](crate::id_table): even, as those of events are odd.
+fn class_of_number(number: u32) -> Class {
+    Class((number as usize) << 3)
+}
+
+/// The number that [`class_of_number`] was given.
+pub fn number_of_class(class: Class) -> u32 {
+    (class.0 >> 3) as u32
 }

@@ -1,8 +1,9 @@
-//! What becomes of an agent that the runtime never lets go of: it waits for the next session.
+//! What becomes of an agent that stays in its process: it waits for the next session.
 //!
-//! Whoever has rewritten methods, or set hooks, stays in the one slot for a main profiler until the process ends. So the agent opens a
-//! door before it goes idle: a socket that is known by the process alone. Through it comes what an attach request would
-//! bring, and a session begins as after one. While one runs the door is shut.
+//! Whoever has rewritten methods, or set hooks, stays in the one slot for a main profiler until the process ends; and so
+//! does whoever is told to. Such an agent opens a door: what is in no file system, and can be found by those only who may
+//! debug the process ([`crate::os::door`]). Through it comes what an attach request would bring, and a session begins as
+//! after one.
 
 use crate::agent::{Agent, Phase};
 use crate::entry::event_mask;
@@ -14,17 +15,23 @@ use corprof::EventMask;
 use profilers::trace::Rewriting;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
-use wire::SessionConfig;
+use wire::{ResidentState, SessionConfig};
 
-/// Runs a session to its end, and those that come after it, if the runtime does not let go of us.
+/// Runs a session to its end, and those that come after it, if the agent stays.
 pub fn run(first: Arc<Agent>, sessions: &Sessions) {
+    // Without one (no descriptors are left) the agent stays all the same, and cannot be reached.
+    let door = if first.is_resident() { Door::open().ok().map(Arc::new) } else { None };
     let mut agent = first;
     loop {
+        if let Some(door) = &door {
+            agent.keep_door(Arc::clone(door));
+        }
         writer::run(&agent);
-        if agent.is_shutdown() || agent.notify_only || !agent.is_hooked() {
+        // One whose callbacks are switched off would hear nothing in a further session.
+        if agent.is_shutdown() || !agent.is_resident() || agent.has_failed() {
             return;
         }
-        let Some(next) = next(&agent) else { return };
+        let Some(next) = door.as_ref().and_then(|door| next(&agent, door)) else { return };
         sessions.replace(Some(Arc::clone(&next)));
         next.attached.store(true, SeqCst);
         next.advance(Phase::Running);
@@ -33,32 +40,34 @@ pub fn run(first: Arc<Agent>, sessions: &Sessions) {
 }
 
 /// Waits for the next session; `None` if there can be none.
-fn next(agent: &Arc<Agent>) -> Option<Arc<Agent>> {
-    let door = Door::open().ok()?;
+fn next(agent: &Arc<Agent>, door: &Door) -> Option<Arc<Agent>> {
     loop {
-        let mut caller = door.wait()?;
+        door.say(ResidentState::Waits);
+        let bytes = door.wait()?;
+        #[cfg(feature = "fault-injection")]
+        crate::faults::begin();
         let entered = clock::monotonic();
-        let config = caller.read().ok().and_then(|bytes| SessionConfig::from_bytes(&bytes).ok());
-        let Some(mut config) = config else { continue };
+        let Ok(mut config) = SessionConfig::from_bytes(&bytes) else { continue };
+        door.say(ResidentState::Records);
         config.launched = false;
+        config.stays = agent.config.stays;
         let mask = mask_of(agent, &config);
         compiling::restart();
-        let made = agent.runtime.info().set_event_mask(mask).ok().and_then(|()| {
-            if Rewriting::of(&config) != Rewriting::Off {
-                instrumentation::allow(&agent.runtime);
+        let refused = match agent.runtime.info().set_event_mask(mask) {
+            Ok(()) => {
+                if Rewriting::of(&config) != Rewriting::Off {
+                    instrumentation::allow(&agent.runtime);
+                }
+                let mask = (mask.low(), mask.high());
+                match Agent::new(Arc::clone(&agent.runtime), config.clone(), false, mask, entered) {
+                    Ok(next) => return Some(Arc::new(next)),
+                    Err(error) => error.to_string(),
+                }
             }
-            let mask = (mask.low(), mask.high());
-            Agent::new(Arc::clone(&agent.runtime), config, false, mask, entered).ok().map(Arc::new)
-        });
-        match made {
-            Some(next) if caller.answer(wire::DoorAnswer::Begins).is_ok() => return Some(next),
-            // Who has gone meanwhile wants nothing any more.
-            Some(_) => idle(agent),
-            None => {
-                let _ = caller.answer(wire::DoorAnswer::Refused);
-                idle(agent);
-            }
-        }
+            Err(error) => error.to_string(),
+        };
+        idle(agent);
+        writer::say_bye(&config, agent.hello(config.token, entered), wire::ByeReason::Refused, &refused);
     }
 }
 

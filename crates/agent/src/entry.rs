@@ -14,7 +14,7 @@ use crate::os::{clock, tasks};
 use crate::queue::Event;
 use crate::runtime::Runtime;
 use crate::sessions::{Held, Sessions};
-use crate::{door, exception_events, instrumentation, launch, writer};
+use crate::{door, exception_events, instrumentation, launch, ledger, writer};
 use com::codes::CORPROF_E_PROFILER_CANCEL_ACTIVATION;
 use com::hresult::{E_FAIL, E_INVALIDARG};
 use corprof::callback::{
@@ -29,15 +29,21 @@ use profilers::trace::{self, Rewriting, tells_il};
 use profilers::{Function, Object};
 use std::sync::Arc;
 use std::sync::atomic::{
-    AtomicU64,
+    AtomicU32, AtomicU64,
     Ordering::{Relaxed, SeqCst},
 };
-use wire::{LogLevel, Nanos, RuntimeWork, RuntimeWorkKind, SessionConfig};
+use wire::{LogLevel, Nanos, Resource, RuntimeWork, RuntimeWorkKind, SessionConfig};
 
 /// How long a launched process is held back at most.
 const HOLD_LIMIT: Nanos = 2_000_000_000;
 /// How long the end of the process waits for the last words.
 const SHUTDOWN_LIMIT: Nanos = 500_000_000;
+
+/// Most instances in one process that do nothing but make up for main profilers that have left: each takes one of the
+/// runtime's 32 slots for notification-only profilers, and others may want some.
+const MOST_MADE_UP: u32 = 16;
+/// How many there are.
+static MADE_UP: AtomicU32 = AtomicU32::new(0);
 
 /// One instance of the agent, as the runtime made it.
 pub struct Entry {
@@ -68,6 +74,7 @@ impl Entry {
         compiling::restart();
         // Before anything is started: what the runtime refuses must not leave a thread behind.
         info.set_event_mask(mask).map_err(HResult::from)?;
+        self.holds(1);
         let agent = Agent::new(Arc::new(runtime), config, self.notify_only, (mask.low(), mask.high()), entered);
         let agent = Arc::new(agent.map_err(|_| E_FAIL)?);
         if let Some(error) = no_hooks {
@@ -82,16 +89,27 @@ impl Entry {
             instrumentation::allow(&agent.runtime);
         }
         let (for_thread, sessions) = (Arc::clone(&agent), Arc::clone(&self.sessions));
+        // clrscope sees by these names who is in a process.
+        let name = if self.notify_only { "clrscope-agent" } else { "clrscope-main" };
         // Last of all that can fail: once it runs, the library must stay until it is joined.
         self.sessions.replace(Some(Arc::clone(&agent)));
-        let main = OwnThread::spawn("clrscope-agent", move || door::run(for_thread, &sessions)).map_err(|_| E_FAIL)?;
+        let main = OwnThread::spawn(name, move || door::run(for_thread, &sessions)).map_err(|_| E_FAIL)?;
         agent.keep_main(main);
+        if fault::is_asked_for(&agent, "fail-initialize") {
+            return Err(E_FAIL);
+        }
         if launched {
             agent.attached.store(true, SeqCst);
             agent.advance(Phase::Running);
             agent.wait_go(entered + HOLD_LIMIT);
         }
         Ok(mask)
+    }
+
+    /// Whether the runtime has given us a slot and an event mask: 1, or 0 once it has let go of us.
+    fn holds(&self, amount: u64) {
+        ledger::set(if self.notify_only { Resource::NotificationSlot } else { Resource::MainSlot }, amount);
+        ledger::set(Resource::EventMask, amount);
     }
 
     fn agent(&self) -> Option<Held<'_>> {
@@ -151,6 +169,12 @@ fn both(a: EventMask, b: EventMask) -> EventMask {
     EventMask::from_words(a.low() & b.low(), a.high() & b.high())
 }
 
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.holds(0);
+    }
+}
+
 impl Profiler for Entry {
     fn initialize(&self, info: &ProfilerInfo) -> Result<EventMask, HResult> {
         let entered = clock::monotonic();
@@ -172,7 +196,10 @@ impl Profiler for Entry {
                 command_line,
             };
             // On an own thread, as everything that may register thread-local destructors.
-            if let Ok(thread) = OwnThread::spawn("clrscope-skip", move || writer::say_skipped(&config, hello, why)) {
+            if let Ok(thread) = OwnThread::spawn("clrscope-skip", move || {
+                let why = format!("not profiled: {why}");
+                writer::say_bye(&config, hello, wire::ByeReason::Skipped, &why);
+            }) {
                 thread.join();
             }
             return Err(CORPROF_E_PROFILER_CANCEL_ACTIVATION);
@@ -185,9 +212,18 @@ impl Profiler for Entry {
         let mut config = SessionConfig::from_bytes(client_data).map_err(|_| E_INVALIDARG)?;
         config.launched = false;
         if config.makes_up {
-            return Ok(EventMask::NONE);
+            let made_up = MADE_UP.fetch_update(SeqCst, SeqCst, |count| (count < MOST_MADE_UP).then_some(count + 1));
+            return made_up.map(|_| EventMask::NONE).map_err(|_| CORPROF_E_PROFILER_CANCEL_ACTIVATION);
         }
         self.start(info, config, entered)
+    }
+
+    fn initialize_failed(&self) {
+        if let Some(agent) = self.agent() {
+            // Nothing is asked of the runtime on the way out, and nobody is waited for but our own threads.
+            agent.shut_down();
+            agent.join();
+        }
     }
 
     fn load_as_notification_only(&self) -> bool {
@@ -218,7 +254,10 @@ impl Profiler for Entry {
         if let Some(agent) = self.agent() {
             Counters::add(&agent.counters.panics, 1);
             let message = report.message.unwrap_or("no message");
-            agent.log(LogLevel::Error, format!("panic in {}: {message}", report.callback));
+            agent.fail(format!(
+                "the agent has failed in {} ({message}): nothing was collected from then on. Please report this",
+                report.callback
+            ));
         }
     }
 }
@@ -235,6 +274,8 @@ impl ProfilerCallback for Entry {
         // Also while stopping: a walk may still be under way.
         if let Some(agent) = self.agent() {
             agent.live.remove(thread);
+            // The callback comes on the thread that ends. If one day it does not, that is seen to later.
+            agent.with_signals(|engine| engine.remove_current(thread.0 as u64));
             agent.events.push(Event::ThreadEnded { thread, time: clock::monotonic() });
         }
     }
@@ -245,7 +286,7 @@ impl ProfilerCallback for Entry {
             // The callback comes on the thread that it is about. If one day it does not, the thread is not sampled.
             agent.with_signals(|engine| {
                 if os_tid == current_tid() {
-                    engine.add_current(os_tid);
+                    engine.add_current(thread.0 as u64, os_tid);
                 }
             });
         }
@@ -283,7 +324,6 @@ impl ProfilerCallback for Entry {
     fn garbage_collection_started(&self, _: &CallbackCx<'_>, collected: CollectedGenerations<'_>, reason: GcReason) {
         let now = clock::monotonic();
         self.collecting.store(now, Relaxed);
-        self.sessions.collection_begins();
         if let Some(agent) = self.agent() {
             let suspended = self.suspended.load(Relaxed);
             let suspended = if suspended == 0 { now } else { suspended };
@@ -293,22 +333,22 @@ impl ProfilerCallback for Entry {
     }
 
     fn moved_references2(&self, _cx: &CallbackCx<'_>, ranges: MovedRanges<'_, usize>) {
-        if let Some(agent) = self.sessions.in_collection() {
+        if let Some(agent) = self.agent() {
             agent.survivors.moved(ranges);
         }
     }
 
     fn root_references2(&self, _cx: &CallbackCx<'_>, roots: Roots<'_>) {
-        if let Some(agent) = self.sessions.in_collection() {
-            agent.heap.roots(agent, roots);
-            agent.survivors.roots(agent, roots);
+        if let Some(agent) = self.agent() {
+            agent.heap.roots(&agent, roots);
+            agent.survivors.roots(&agent, roots);
         }
     }
 
     fn conditional_weak_table_element_references(&self, _cx: &CallbackCx<'_>, references: DependentReferences<'_>) {
-        if let Some(agent) = self.sessions.in_collection() {
-            agent.heap.dependent(agent, references);
-            agent.survivors.dependent(agent, references);
+        if let Some(agent) = self.agent() {
+            agent.heap.dependent(&agent, references);
+            agent.survivors.dependent(&agent, references);
         }
     }
 
@@ -319,9 +359,9 @@ impl ProfilerCallback for Entry {
         class: ClassId,
         references: &[RawObjectId],
     ) -> bool {
-        self.sessions.in_collection().is_some_and(|agent| {
-            agent.heap.object(agent, object, class, references)
-                || agent.survivors.object(agent, object, class, references)
+        self.agent().is_some_and(|agent| {
+            agent.heap.object(&agent, object, class, references)
+                || agent.survivors.object(&agent, object, class, references)
         })
     }
 
@@ -330,7 +370,6 @@ impl ProfilerCallback for Entry {
             agent.heap.collection_finished(&agent);
             agent.survivors.collection_finished(&agent);
         }
-        self.sessions.collection_ends();
         let start = self.collecting.swap(0, Relaxed);
         if let Some(agent) = self.running() {
             Self::work(&agent, RuntimeWorkKind::Gc, start);
@@ -394,8 +433,7 @@ impl ProfilerCallback for Entry {
     fn module_unload_started(&self, _cx: &CallbackCx<'_>, module: ModuleId) {
         allocated::module_goes(module);
         if let Some(agent) = self.agent() {
-            agent.module_goes();
-            agent.runtime.unloads().module_goes(module);
+            agent.runtime.module_goes(module);
         }
     }
 
@@ -481,8 +519,8 @@ impl ProfilerCallback for Entry {
         function: Option<FunctionId>,
         reason: TransitionReason,
     ) {
-        if self.running().is_some() {
-            calls::crossed(function, false, reason == TransitionReason::CALL);
+        if let Some(agent) = self.running() {
+            calls::crossed(agent.runtime.ids(), function, false, reason == TransitionReason::CALL);
         }
     }
 
@@ -492,8 +530,8 @@ impl ProfilerCallback for Entry {
         function: Option<FunctionId>,
         reason: TransitionReason,
     ) {
-        if self.running().is_some() {
-            calls::crossed(function, true, reason == TransitionReason::CALL);
+        if let Some(agent) = self.running() {
+            calls::crossed(agent.runtime.ids(), function, true, reason == TransitionReason::CALL);
         }
     }
 
@@ -502,25 +540,28 @@ impl ProfilerCallback for Entry {
         if let Some(manager) = instrumentation::manager() {
             manager.unloaded(module);
         }
-        if let Some(agent) = self.running() {
+        if let Some(agent) = self.agent() {
             agent.events.push(Event::ModuleUnloaded(module));
         }
     }
 
     fn dynamic_method_unloaded(&self, _cx: &CallbackCx<'_>, function: FunctionId) {
-        if let Some(agent) = self.running() {
+        if let Some(agent) = self.agent() {
+            agent.runtime.function_goes(function);
             agent.events.push(Event::FunctionFreed(function));
         }
     }
 
     fn event_pipe_event_delivered(&self, _cx: &CallbackCx<'_>, event: DeliveredEvent<'_>) {
         if let Some(agent) = self.running() {
+            fault::panic_if_asked(&agent);
             exception_events::on_event(&agent, event.id, event.data);
         }
     }
 
     fn exception_thrown(&self, _cx: &CallbackCx<'_>, exception: ObjectId<'_>) {
         if let Some(agent) = self.running() {
+            fault::panic_if_asked(&agent);
             let context = Context::new(&agent);
             agent.each_collector(|collector| collector.exception_thrown(&context, Object(exception.address())));
         }
@@ -532,6 +573,23 @@ impl ProfilerCallback for Entry {
             agent.each_collector(|collector| {
                 collector.exception_caught(&context, Function(function.0), Object(exception.address()));
             });
+        }
+    }
+}
+
+/// Faults that tests ask for, by parameters of a profiler that clrscope never sends. There are none in release builds.
+mod fault {
+    use crate::agent::Agent;
+
+    pub fn is_asked_for(agent: &Agent, name: &str) -> bool {
+        cfg!(debug_assertions)
+            && agent.config.profilers.iter().flat_map(|profiler| &profiler.params).any(|(param, _)| param == name)
+    }
+
+    pub fn panic_if_asked(agent: &Agent) {
+        #[expect(clippy::panic, reason = "for tests only")]
+        if is_asked_for(agent, "panic") {
+            panic!("a test has asked for it");
         }
     }
 }

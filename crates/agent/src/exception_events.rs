@@ -11,7 +11,10 @@
 
 use crate::agent::Agent;
 use crate::context::Context;
+use crate::ledger::{self, Counted};
 use crate::os::{clock, threads::OwnThread};
+use com::hresult::E_OUTOFMEMORY;
+use corprof::Error;
 use corprof::abi::COR_PRF_EVENTPIPE_LEVEL;
 use corprof::ids::FunctionId;
 use corprof::info::ProviderConfig;
@@ -22,7 +25,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use wire::{LogLevel, Nanos};
+use wire::{LogLevel, Nanos, Resource};
 
 /// `ExceptionThrown_V1` and `ExceptionCatchStart` (ClrEtwAll.man).
 const THROWN: u32 = 80;
@@ -111,7 +114,10 @@ fn replace_session(agent: &Agent, catches: bool) -> corprof::Result<()> {
         level: if catches { COR_PRF_EVENTPIPE_LEVEL::INFORMATIONAL } else { COR_PRF_EVENTPIPE_LEVEL::ERROR },
         arguments: None,
     };
+    let held = ledger::take(Resource::EventSessions, 1);
+    let held = held.ok_or(Error::Hr { call: "StartSession", hresult: E_OUTOFMEMORY })?;
     let session = agent.runtime.info().start_event_pipe_session(&[provider], false)?;
+    let session = Counted::new(session, held);
     // Waits for the events of the old one that are under way.
     drop(agent.keep_events(session));
     Ok(())

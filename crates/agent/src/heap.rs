@@ -10,7 +10,7 @@
 
 use crate::agent::{Agent, Phase};
 use crate::counters::Counters;
-use crate::looks::{Abort, Chunks, Ids, STARTED, Slot, Teller};
+use crate::looks::{Abort, Chunks, Ids, STARTED, Slot, Teller, UNREAD};
 use crate::machines::{Machines, Plan, Plans};
 use crate::os::clock;
 use crate::os::connection::Outgoing;
@@ -469,6 +469,7 @@ impl Looker<'_> {
         let reason = match (look.chunks.abort, forced) {
             (Some(Abort::Stopped), _) => Some("the recording was stopped".to_owned()),
             (Some(Abort::Late), _) => Some(format!("it took longer than {} s", self.settings.limit)),
+            (Some(Abort::Unread), _) => Some(UNREAD.to_owned()),
             (_, Ok(Err(Some(error)))) => Some(format!("the runtime refused to collect: {error}")),
             (_, Ok(Err(None))) => Some("the runtime does not tell of collections".to_owned()),
             (_, Err(_)) => {

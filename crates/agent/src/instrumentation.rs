@@ -405,8 +405,9 @@ fn work(agent: &Agent, manager: &Manager, job: Job) -> Vec<Change> {
 fn one(agent: &Agent, manager: &Manager, module: ModuleId, rules: &RuleSet, proof: Proof) -> Vec<Change> {
     let see = |rewritten: Rewritten<'_>| tell_rewritten(agent, &rewritten);
     let see = tells_il(&agent.config).then_some(&see as &dyn Fn(Rewritten<'_>));
-    // A module that goes waits until we are through with it.
-    let is_over = || agent.phase() == crate::agent::Phase::Stopping;
+    // A module that goes waits until we are through with a method.
+    let unloads = agent.runtime.unloads();
+    let is_over = || agent.phase() == crate::agent::Phase::Stopping || !unloads.let_pass(module);
     let still = |open: &mut dyn FnMut()| {
         let found = lock(&agent.instrumentation.stillness).wait(&agent.runtime, open);
         let counters = &agent.counters;
@@ -415,7 +416,7 @@ fn one(agent: &Agent, manager: &Manager, module: ModuleId, rules: &RuleSet, proo
         Counters::add(&counters.extending, found.stopped);
     };
     let apply = || manager.apply(&[module], rules, proof, see, &is_over, &still);
-    let changes = agent.runtime.unloads().hold(module, apply).unwrap_or_default();
+    let changes = unloads.hold(module, apply).unwrap_or_default();
     changes.iter().filter(|change| change.state == State::Requested).for_each(|change| limit(&change.method, rules));
     changes
 }

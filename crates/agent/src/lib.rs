@@ -23,10 +23,15 @@ pub mod door;
 pub mod entry;
 pub mod exception_events;
 pub mod exception_layout;
+#[cfg(feature = "fault-injection")]
+pub mod faults;
 pub mod grounds;
 pub mod heap;
+pub mod heap_memory;
+pub mod id_table;
 pub mod instrumentation;
 pub mod launch;
+pub mod ledger;
 pub mod live_threads;
 pub mod looks;
 pub mod machines;
@@ -51,6 +56,9 @@ pub mod writer;
 
 use corprof::Guid;
 use entry::Entry;
+
+#[global_allocator]
+static HEAP: heap_memory::Heap = heap_memory::Heap;
 
 corprof::export_profiler! {
     Guid::from_le_bytes(wire::CLSID_MAIN) => |_clsid| Entry::new(false),

@@ -5,6 +5,7 @@
 //! world stands still. A thread that is found then cannot be freed before the world goes on: its end needs the
 //! runtime's list of threads, which a suspension holds.
 
+use crate::os::clock;
 use corprof::ids::ThreadId;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
@@ -16,11 +17,17 @@ const ENDED: usize = 1 << 1;
 pub struct LiveThreads {
     slots: Box<[AtomicUsize]>,
     listing: AtomicBool,
+    /// How many ask about a thread just now.
+    asking: AtomicUsize,
 }
 
 impl Default for LiveThreads {
     fn default() -> Self {
-        Self { slots: (0..Self::SLOTS).map(|_| AtomicUsize::new(0)).collect(), listing: AtomicBool::new(false) }
+        Self {
+            slots: (0..Self::SLOTS).map(|_| AtomicUsize::new(0)).collect(),
+            listing: AtomicBool::new(false),
+            asking: AtomicUsize::new(0),
+        }
     }
 }
 
@@ -37,8 +44,24 @@ impl LiveThreads {
         self.put(thread.0)
     }
 
-    /// A thread ended.
+    /// Does something with a thread that lives until it is done; `None` if it does not. Only what takes no lock and no time.
+    pub fn hold<R>(&self, thread: ThreadId, then: impl FnOnce() -> R) -> Option<R> {
+        self.asking.fetch_add(1, SeqCst);
+        let result = self.contains(thread).then(then);
+        self.asking.fetch_sub(1, SeqCst);
+        result
+    }
+
+    /// A thread ended. When this returns nobody asks about it any more.
     pub fn remove(&self, thread: ThreadId) {
+        self.take_out(thread);
+        // A question that is under way reads one word of the runtime's: it waits for nobody.
+        while self.asking.load(SeqCst) != 0 {
+            clock::sleep_until(clock::monotonic() + 20_000);
+        }
+    }
+
+    fn take_out(&self, thread: ThreadId) {
         // While threads are being listed this one may be in the list, and must not be added from there.
         let left = if self.listing.load(SeqCst) { thread.0 | ENDED } else { 0 };
         if !self.replace(thread.0, left) && left != 0 {

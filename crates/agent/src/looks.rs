@@ -5,18 +5,21 @@ use crate::agent::{Agent, Phase};
 use crate::machines::Machines;
 use crate::os::clock;
 use crate::os::connection::Outgoing;
+use corprof::EventMask;
 use corprof::ids::{ClassId, FunctionId, ModuleId};
-use corprof::{EventMask, NameResolver};
 use std::collections::{HashMap, HashSet};
-use std::io::{self, Write};
+use std::io;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use wire::frame::{self, FrameBuilder};
 use wire::heap::{Encoder, MAX_CHUNK};
 use wire::{LogLevel, Nanos, Record};
 
-/// Longest time that a frame may take to be written while the world stands still.
-const WRITE_LIMIT: Nanos = 5_000_000_000;
+/// Longest time that a frame may take to be written while the runtime is suspended: the program must not wait for a
+/// clrscope that is stopped, or whose disk does not write.
+pub const WRITE_LIMIT: Nanos = 100_000_000;
+/// Bytes that may wait for clrscope meanwhile, so that one that is only slow is not waited for at all.
+const MOST_WAITING: usize = 8 << 20;
 /// The same when it does not.
 pub const CALM_LIMIT: Nanos = 10_000_000_000;
 /// Longest time for the names of a look.
@@ -25,6 +28,9 @@ const NAMES_LIMIT: Nanos = 30_000_000_000;
 const STEP: Nanos = 20_000_000;
 /// When the runtime has surely finished to start a launched agent.
 pub const STARTED: Nanos = 1_000_000_000;
+/// What is reported of a snapshot that was cut for that reason.
+pub const UNREAD: &str = "clrscope did not read for 100 ms (it was stopped, or its disk does not write), and the program must not \
+    wait for that: take the snapshot again";
 /// How long the runtime may take from the end of a collection to the word that the world goes on.
 const RESUME_LIMIT: Nanos = 100_000_000;
 /// Most arrays in arrays that are followed to find the module of their elements.
@@ -114,8 +120,9 @@ impl<L> Slot<L> {
         if self.state.load(Relaxed) != state::TELLING {
             return None;
         }
-        // Callbacks of a collection come one after another: nobody holds the lock, and nobody is waited for.
-        self.look.try_lock().ok()?.as_mut().map(|look| call(look))
+        // With Server GC callbacks of one collection come from several of the collector's threads at the same time, which
+        // wait for each other at its end in any case.
+        self.look().as_mut().map(|look| call(look))
     }
 
     fn look(&self) -> MutexGuard<'_, Option<Box<L>>> {
@@ -159,7 +166,7 @@ pub enum Abort {
     Stopped,
     /// It took too long.
     Late,
-    /// clrscope does not read.
+    /// clrscope does not read. What is left of the last frame comes later.
     Unread,
     /// clrscope is gone.
     Gone,
@@ -205,7 +212,7 @@ impl Chunks {
             } else if clock::monotonic() >= self.deadline {
                 Some(Abort::Late)
             } else {
-                self.send(WRITE_LIMIT).err()
+                self.send(MOST_WAITING, WRITE_LIMIT).err()
             };
         }
         self.abort.is_none()
@@ -214,30 +221,28 @@ impl Chunks {
     /// Writes what is left, if the look was not given up. Says whether clrscope reads.
     pub fn finish(&mut self) -> io::Result<()> {
         if self.abort.is_none() {
-            self.abort = self.send(CALM_LIMIT).err();
+            self.abort = self.send(0, CALM_LIMIT).err();
         }
         match self.abort {
-            Some(Abort::Unread | Abort::Gone) => Err(io::ErrorKind::BrokenPipe.into()),
+            Some(Abort::Gone) => Err(io::ErrorKind::BrokenPipe.into()),
             _ => Ok(()),
         }
     }
 
-    /// Writes the chunk and begins the next.
-    fn send(&mut self, limit: Nanos) -> Result<(), Abort> {
+    /// Writes the chunk and begins the next. Up to `most` bytes may wait for clrscope.
+    fn send(&mut self, most: usize, limit: Nanos) -> Result<(), Abort> {
         let bytes = self.encoder.bytes();
         if bytes.is_empty() {
             return Ok(());
         }
         let head = frame::head_of_chunk(self.number, self.objects, bytes.len());
-        let written = self.outgoing.turn(limit).and_then(|mut turn| {
-            turn.write_all(&head)?;
-            turn.write_all(bytes)
-        });
+        let sent = self.outgoing.send_later([&head, bytes], most, limit);
         self.encoder.clear();
-        written.map_err(|error| match error.kind() {
-            io::ErrorKind::TimedOut => Abort::Unread,
-            _ => Abort::Gone,
-        })
+        match sent {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Abort::Unread),
+            Err(_) => Err(Abort::Gone),
+        }
     }
 }
 
@@ -301,7 +306,6 @@ impl Ids {
 pub struct Teller<'a> {
     agent: &'a Agent,
     outgoing: &'a Outgoing,
-    names: NameResolver,
     /// Events while a look is taken, and at other times.
     pub telling: EventMask,
     /// See [`Self::telling`].
@@ -323,8 +327,7 @@ impl<'a> Teller<'a> {
             );
             return None;
         }
-        let names = NameResolver::new(agent.runtime.info().clone());
-        Some(Self { agent, outgoing, names, telling, quiet: telling.without(EventMask::GC) })
+        Some(Self { agent, outgoing, telling, quiet: telling.without(EventMask::GC) })
     }
 
     /// Changes what the runtime tells.
@@ -356,17 +359,19 @@ impl<'a> Teller<'a> {
         let mut unnamed = classes.lost + methods.lost;
         let mut assemblies = HashMap::new();
         let mut frame = FrameBuilder::default();
-        // What has been unloaded must not be asked for, and which classes that were is not known.
-        let asks = || self.agent.modules_gone() == gone && clock::monotonic() < deadline;
+        // What has been unloaded must not be asked for, and which classes that were is not known. What may go waits for each question.
+        let (names, unloads) = (self.agent.runtime.names(), self.agent.runtime.unloads());
+        let in_time = || clock::monotonic() < deadline;
         let classes: Vec<u64> = classes.iter().filter(|class| !sent.contains(class)).collect();
         for part in classes.chunks(64) {
             let mut named = Vec::with_capacity(part.len());
             for &class in part {
                 let id = ClassId(class as usize);
-                match if asks() { self.names.class(id).ok() } else { None } {
-                    Some(name) => {
+                let ask = || Some((names.class(id).ok()?, self.assembly_of(id, &mut assemblies)));
+                match in_time().then(|| unloads.hold_since(gone, ask)).flatten().flatten() {
+                    Some((name, assembly)) => {
                         sent.insert(class);
-                        named.push((class, name.as_ref().to_owned(), self.assembly_of(id, &mut assemblies)));
+                        named.push((class, name.as_ref().to_owned(), assembly));
                     }
                     None => unnamed += 1,
                 }
@@ -379,7 +384,8 @@ impl<'a> Teller<'a> {
         for part in methods.chunks(64) {
             let mut named = Vec::with_capacity(part.len());
             for &method in part {
-                match if asks() { self.names.method(FunctionId(method as usize)).ok() } else { None } {
+                let ask = || names.method(FunctionId(method as usize)).ok();
+                match in_time().then(|| unloads.hold_since(gone, ask)).flatten().flatten() {
                     Some(name) => {
                         sent.insert(method);
                         named.push((method, name.to_string()));
@@ -401,11 +407,15 @@ impl<'a> Teller<'a> {
         let deadline = clock::monotonic() + NAMES_LIMIT;
         let (mut frame, mut left_out) = (FrameBuilder::default(), 0);
         for class in classes.iter() {
-            if self.agent.modules_gone() != gone || clock::monotonic() > deadline {
-                left_out += 1;
-            } else if let Some(machine) = machines.learn(&self.agent.runtime, &self.names, class) {
-                let fits = self.put(&mut frame, &Record::HeapMachines { look: number, machines: vec![machine] })?;
-                left_out += u64::from(!fits);
+            let runtime = &self.agent.runtime;
+            let learn = || runtime.unloads().hold_since(gone, || machines.learn(runtime, class));
+            match (clock::monotonic() <= deadline).then(learn).flatten() {
+                None => left_out += 1,
+                Some(None) => {}
+                Some(Some(machine)) => {
+                    let fits = self.put(&mut frame, &Record::HeapMachines { look: number, machines: vec![machine] })?;
+                    left_out += u64::from(!fits);
+                }
             }
         }
         frame.write_to(&mut self.outgoing.turn(CALM_LIMIT)?).map_err(io::Error::other)?;
@@ -425,7 +435,10 @@ impl<'a> Teller<'a> {
             }
         }
         let Ok(about) = info.class_info(class) else { return String::new() };
-        let name = || self.names.module(about.module).map(|module| module.assembly).unwrap_or_default();
+        let name = || {
+            let named = self.agent.runtime.names().module(about.module);
+            named.map(|module| module.assembly).unwrap_or_default()
+        };
         known.entry(about.module).or_insert_with(name).clone()
     }
 

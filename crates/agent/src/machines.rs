@@ -6,7 +6,6 @@
 
 use crate::runtime::Runtime;
 use cil::{MethodBody, Opcode, Operand, TokenKind};
-use corprof::NameResolver;
 use corprof::ids::{ClassId, ModuleId};
 use corprof::metadata::Metadata;
 use corprof::metadata::token::{MemberRef, TypeDef};
@@ -124,13 +123,13 @@ impl Machines {
     }
 
     /// Asks about a class; gives the asynchronous method, if it is that of a box.
-    pub fn learn(&mut self, runtime: &Runtime, names: &NameResolver, class: u64) -> Option<Machine> {
+    pub fn learn(&mut self, runtime: &Runtime, class: u64) -> Option<Machine> {
         if !self.asked.insert(class) {
             return None;
         }
         let task = *self.task.get_or_insert_with(|| find_task(runtime));
         let id = ClassId(class as usize);
-        let name = names.class(id).ok()?;
+        let name = runtime.names().class(id).ok()?;
         let is_box = BOXES.iter().any(|part| name.contains(part));
         let mut plan = Plan::default();
         let (mut at, mut machine) = (id, None);
@@ -142,7 +141,7 @@ impl Machines {
             let Ok(about) = runtime.info().class_info(at) else { break };
             if is_box
                 && machine.is_none()
-                && let Some(offset) = field(runtime, names, at, &[MACHINE])
+                && let Some(offset) = field(runtime, at, &[MACHINE])
             {
                 machine = about.type_arguments.last().map(|machine| (*machine, offset));
             }
@@ -150,7 +149,7 @@ impl Machines {
             at = parent;
         }
         let found = machine.filter(|(machine, _)| !machine.is_null()).and_then(|(machine, offset)| {
-            let state = field(runtime, names, machine, &STATES);
+            let state = field(runtime, machine, &STATES);
             if let Some(state) = state {
                 // Compilers make classes of state machines when they do not optimise; boxes refer to those.
                 match runtime.info().box_value_offset(machine) {
@@ -158,7 +157,7 @@ impl Machines {
                     Err(_) => self.insert(machine.0 as u64, Plan { state, continuation: 0 }),
                 }
             }
-            about(runtime, names, class, machine)
+            about(runtime, class, machine)
         });
         if plan != Plan::default() {
             self.insert(class, plan);
@@ -188,9 +187,9 @@ fn find_task(runtime: &Runtime) -> Option<(ClassId, u32)> {
 }
 
 /// Where the first field of one of these names is in objects (or values) of a class.
-fn field(runtime: &Runtime, names: &NameResolver, class: ClassId, wanted: &[&str]) -> Option<u32> {
+fn field(runtime: &Runtime, class: ClassId, wanted: &[&str]) -> Option<u32> {
     let (module, _) = runtime.info().class_token(class).ok()?;
-    offset_of(runtime, &names.metadata(module.non_null()?).ok()?, class, wanted)
+    offset_of(runtime, &runtime.names().metadata(module.non_null()?).ok()?, class, wanted)
 }
 
 fn offset_of(runtime: &Runtime, metadata: &Metadata, class: ClassId, wanted: &[&str]) -> Option<u32> {
@@ -200,10 +199,10 @@ fn offset_of(runtime: &Runtime, metadata: &Metadata, class: ClassId, wanted: &[&
 }
 
 /// Where the method of a state machine waits.
-fn about(runtime: &Runtime, names: &NameResolver, class: u64, machine: ClassId) -> Option<Machine> {
+fn about(runtime: &Runtime, class: u64, machine: ClassId) -> Option<Machine> {
     let (module, type_def) = runtime.info().class_token(machine).ok()?;
     let module: ModuleId = module.non_null()?;
-    let metadata = names.metadata(module).ok()?;
+    let metadata = runtime.names().metadata(module).ok()?;
     let method = metadata.methods_named(type_def, "MoveNext").ok()?.next()?.ok()?;
     let body = runtime.info().il_function_body(module, method).ok()?;
     let points = points(&metadata, type_def, body);

@@ -3,7 +3,10 @@
 use corprof::ids::{FunctionId, ModuleId, ThreadId};
 use crossbeam_queue::ArrayQueue;
 use profilers::CallbackSample;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64, AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+};
 use wire::{Nanos, Record, RuntimeWork, WallSample};
 
 /// One thing that happened in the target.
@@ -47,6 +50,12 @@ pub enum Event {
 }
 
 impl Event {
+    /// Whether it says what there is: without it, later events would be taken for those of something else.
+    fn is_lifecycle(&self) -> bool {
+        use Event::{FunctionFreed, ModuleUnloaded, ThreadEnded, ThreadRuns};
+        matches!(self, ThreadRuns { .. } | ThreadEnded { .. } | FunctionFreed(_) | ModuleUnloaded(_))
+    }
+
     /// About how many bytes it holds beside itself.
     fn held(&self) -> usize {
         match self {
@@ -61,10 +70,15 @@ impl Event {
     }
 }
 
-/// A bounded queue without locks: a full one drops what comes, and counts it.
+/// A bounded queue without locks: a full one drops what comes, and counts it. Half of its room is for events that say what
+/// begins and ends, so that samples do not displace them; should even those be too many, that is noted.
 #[derive(Debug)]
 pub struct Events {
     queue: ArrayQueue<Event>,
+    /// How many others than lifecycle events there may be.
+    most: usize,
+    /// Whether a lifecycle event was dropped.
+    lost_ends: AtomicBool,
     held: AtomicUsize,
     dropped: AtomicU64,
     passed: AtomicU64,
@@ -74,10 +88,12 @@ impl Events {
     /// Bytes that events may hold beside themselves, all together.
     const MOST_HELD: usize = 4 << 20;
 
-    /// A queue for `most` events.
+    /// A queue for `most` events, and as many more that say what begins and ends.
     pub fn new(most: usize) -> Self {
         Self {
-            queue: ArrayQueue::new(most),
+            queue: ArrayQueue::new(most * 2),
+            most,
+            lost_ends: AtomicBool::new(false),
             held: AtomicUsize::new(0),
             dropped: AtomicU64::new(0),
             passed: AtomicU64::new(0),
@@ -87,10 +103,15 @@ impl Events {
     /// Adds an event, or drops it.
     pub fn push(&self, event: Event) {
         let held = event.held();
-        let fits = held == 0 || self.held.fetch_add(held, Relaxed) <= Self::MOST_HELD;
+        let is_lifecycle = event.is_lifecycle();
+        let fits = (held == 0 || self.held.fetch_add(held, Relaxed) <= Self::MOST_HELD)
+            && (is_lifecycle || self.queue.len() < self.most);
         if fits && self.queue.push(event).is_ok() {
             self.passed.fetch_add(1, Relaxed);
             return;
+        }
+        if is_lifecycle {
+            self.lost_ends.store(true, SeqCst);
         }
         self.held.fetch_sub(held, Relaxed);
         self.dropped.fetch_add(1, Relaxed);
@@ -105,7 +126,12 @@ impl Events {
 
     /// Whether the queue is half full: time to write without waiting for the next round.
     pub fn is_filling(&self) -> bool {
-        self.queue.len() * 2 >= self.queue.capacity() || self.held.load(Relaxed) * 2 >= Self::MOST_HELD
+        self.queue.len() * 2 >= self.most || self.held.load(Relaxed) * 2 >= Self::MOST_HELD
+    }
+
+    /// Whether lifecycle events were dropped since the last time that this was asked.
+    pub fn take_lost_ends(&self) -> bool {
+        self.lost_ends.swap(false, SeqCst)
     }
 
     /// How many were dropped.
@@ -131,17 +157,28 @@ mod tests {
     #[test]
     fn a_full_queue_drops_and_counts() {
         let events = Events::new(4);
-        for function in 1..=6 {
+        let sample = || {
+            let (sequence, function) = (1, profilers::Function(1));
+            Event::Sample(CallbackSample::ExceptionCaught { sequence, time: 1, function })
+        };
+        (0..6).for_each(|_| events.push(sample()));
+        assert_eq!((events.passed(), events.dropped()), (4, 2));
+        assert!(events.is_filling() && !events.take_lost_ends());
+        // Samples leave room for what must not be lost.
+        for function in 1..=4 {
             events.push(Event::FunctionFreed(FunctionId(function)));
         }
-        assert_eq!((events.passed(), events.dropped()), (4, 2));
-        assert!(events.is_filling());
-        let mut taken = 0;
-        while let Some(Event::FunctionFreed(function)) = events.pop() {
-            taken += 1;
-            assert_eq!(function.0, taken);
+        assert_eq!((events.passed(), events.dropped()), (8, 2));
+        assert!(!events.take_lost_ends());
+        events.push(Event::FunctionFreed(FunctionId(5)));
+        assert!(events.take_lost_ends() && !events.take_lost_ends(), "its loss is noted, once");
+        let mut ends = Vec::new();
+        while let Some(event) = events.pop() {
+            if let Event::FunctionFreed(function) = event {
+                ends.push(function.0);
+            }
         }
-        assert_eq!(taken, 4);
+        assert_eq!(ends, [1, 2, 3, 4]);
         assert!(!events.is_filling());
     }
 

@@ -2,13 +2,14 @@
 
 use crate::counters::Counters;
 use crate::grounds::{Grounds, Trust};
+use crate::id_table::Meaning;
 use crate::memory::Memory;
 use crate::os::{clock, memory::OwnMemory};
 use crate::runtime::{NativeCode, Runtime};
 use crate::unwind_table::{self, Image};
 use corprof::ids::{ClassId, FunctionId, ModuleId};
 use corprof::metadata::token::MethodDef;
-use corprof::{Error, FunctionKind, MethodName, NameResolver, ProfilerInfo};
+use corprof::{Error, FunctionKind, MethodName};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 use wire::{Class, Code, Method, MethodKind, Module, Record, UnwindTable, as_csharp};
@@ -18,9 +19,9 @@ const MOST_BYTES: u32 = 256 << 10;
 
 /// Answers [`wire::Control::Resolve`], and gives ids to modules, classes and methods. Each is defined before it is
 /// named, by records pushed to the list that every method takes.
+#[derive(Default)]
 pub struct Resolver {
     memory: OwnMemory,
-    names: NameResolver,
     /// Code that was sent: start of each range, its end, and its function.
     sent: BTreeMap<u64, Sent>,
     not_code: HashSet<u64>,
@@ -28,6 +29,11 @@ pub struct Resolver {
     modules: HashMap<ModuleId, (u32, u64)>,
     last_module: u32,
     classes: HashMap<ClassId, u32>,
+    /// Classes that are known by names of events only: those numbers never mean another.
+    event_classes: HashMap<ClassId, u32>,
+    /// Of numbers in the [table of ids](crate::id_table).
+    numbered_classes: HashMap<u32, u32>,
+    numbered_methods: HashMap<u32, u32>,
     last_class: u32,
     methods: HashMap<FunctionId, Named>,
     last_method: u32,
@@ -57,29 +63,12 @@ impl Resolver {
     /// forgotten, and sent again when they are met again.
     const MOST: usize = 100_000;
 
-    /// One that knows nothing yet.
-    pub fn new(info: &ProfilerInfo) -> Self {
-        Self {
-            memory: OwnMemory::default(),
-            names: NameResolver::new(info.clone()),
-            sent: BTreeMap::new(),
-            not_code: HashSet::new(),
-            modules: HashMap::new(),
-            last_module: 0,
-            classes: HashMap::new(),
-            last_class: 0,
-            methods: HashMap::new(),
-            last_method: 0,
-            images: BTreeMap::new(),
-            grounds: Grounds::default(),
-        }
-    }
-
     /// About how many bytes this holds.
     pub fn memory(&self) -> usize {
         self.sent.len() * 64
             + self.not_code.capacity() * 9
             + (self.modules.capacity() + self.classes.capacity() + self.methods.capacity()) * 17
+            + (self.event_classes.len() + self.numbered_classes.len() + self.numbered_methods.len()) * 12
             + self.images.len() * 64
     }
 
@@ -191,7 +180,7 @@ impl Resolver {
         image.contains(address).then_some(*image)
     }
 
-    /// Id of a method.
+    /// Id of a method, which must be loaded: see [`crate::runtime::Unloads`].
     pub fn method(
         &mut self,
         runtime: &Runtime,
@@ -204,7 +193,7 @@ impl Resolver {
         }
         // The thread's own time: what it waits for a processor is no cost of naming.
         let begun = clock::thread_cpu();
-        let name = self.names.method(function);
+        let name = runtime.names().method(function);
         let taken = clock::thread_cpu().saturating_sub(begun);
         Counters::add(&counters.naming, taken);
         Counters::add(&counters.methods, 1);
@@ -250,7 +239,7 @@ impl Resolver {
                 };
                 Method {
                     id,
-                    module: module.map(|module| self.module(runtime, module, out)),
+                    module: module.and_then(|module| self.module(runtime, module, out)),
                     token: if kind == MethodKind::Normal { name.token.raw() } else { 0 },
                     kind,
                     type_name: name.type_name.as_ref().to_owned(),
@@ -272,44 +261,97 @@ impl Resolver {
 
     /// A new id for a method by its place in metadata, with generic parameters in place of arguments.
     pub fn method_def(&mut self, runtime: &Runtime, module: ModuleId, method: MethodDef, out: &mut Vec<Record>) -> u32 {
-        let name = self.names.method_def(module, method);
+        let name = runtime.names().method_def(module, method);
         self.last_method = self.last_method.wrapping_add(1);
         let record = self.record(runtime, self.last_method, name, out);
         out.push(Record::Method(record));
         self.last_method
     }
 
-    fn module(&mut self, runtime: &Runtime, module: ModuleId, out: &mut Vec<Record>) -> u32 {
+    /// Id of a module; `None` if it is gone, and was not met before.
+    fn module(&mut self, runtime: &Runtime, module: ModuleId, out: &mut Vec<Record>) -> Option<u32> {
         if let Some(&(id, _)) = self.modules.get(&module) {
-            return id;
+            return Some(id);
         }
+        let found = runtime.unloads().hold(module, || (runtime.module(module), runtime.mvid(module)));
+        let ((base, path, assembly), mvid) = found?;
         self.last_module = self.last_module.wrapping_add(1);
         let id = self.last_module;
-        let (base, path, assembly) = runtime.module(module);
         self.modules.insert(module, (id, base));
         if let Some(image) = Image::at(&self.memory, base) {
             self.images.insert(base, image);
         }
-        out.push(Record::Module(Module { id, base, path, assembly, mvid: runtime.mvid(module) }));
-        id
+        out.push(Record::Module(Module { id, base, path, assembly, mvid }));
+        Some(id)
     }
 
-    /// Id of a class; `known` is its name as an event has it, where it is known by that only.
-    pub fn class(&mut self, class: ClassId, known: Option<&str>, out: &mut Vec<Record>) -> u32 {
+    /// Id of a class, which must be loaded: see [`crate::runtime::Unloads`].
+    pub fn class(&mut self, runtime: &Runtime, class: ClassId, out: &mut Vec<Record>) -> u32 {
         if let Some(&id) = self.classes.get(&class) {
             return id;
         }
-        self.last_class = self.last_class.wrapping_add(1);
-        self.classes.insert(class, self.last_class);
-        let name = match known {
-            Some(name) => self.full_name(name).unwrap_or_else(|| as_csharp(name)),
-            None => match self.names.class(class) {
-                Ok(name) => name.as_ref().to_owned(),
-                Err(error) => format!("[unnamed: {error}]"),
-            },
+        let id = match runtime.names().class(class) {
+            Ok(name) => self.named_class(&name, out),
+            Err(error) => self.named_class(&format!("[unnamed: {error}]"), out),
         };
-        out.push(Record::Class(Class { id: self.last_class, name }));
-        self.last_class
+        self.classes.insert(class, id);
+        id
+    }
+
+    /// Id of a class that is known by its name in an event only.
+    pub fn event_class(&mut self, runtime: &Runtime, class: ClassId, name: &str, out: &mut Vec<Record>) -> u32 {
+        if let Some(&id) = self.event_classes.get(&class) {
+            return id;
+        }
+        let name = full_name(runtime, name).unwrap_or_else(|| as_csharp(name));
+        let id = self.named_class(&name, out);
+        self.event_classes.insert(class, id);
+        id
+    }
+
+    /// Id of a class by its number in the [table of ids](crate::id_table). It may have been unloaded.
+    pub fn numbered_class(&mut self, runtime: &Runtime, number: u32, out: &mut Vec<Record>) -> u32 {
+        if let Some(&id) = self.numbered_classes.get(&number) {
+            return id;
+        }
+        if self.numbered_classes.len() >= Self::MOST {
+            self.numbered_classes.clear();
+        }
+        let id = runtime.unloads().hold_all(|| match runtime.ids().class_of(number) {
+            Meaning::Loaded(class) => self.class(runtime, class, out),
+            Meaning::Unloaded(name) => self.named_class(&name, out),
+            Meaning::Unknown => self.named_class("[unloaded type]", out),
+        });
+        self.numbered_classes.insert(number, id);
+        id
+    }
+
+    /// Id of a method by its number in the [table of ids](crate::id_table). It may have been unloaded.
+    pub fn numbered_method(
+        &mut self,
+        runtime: &Runtime,
+        counters: &Counters,
+        number: u32,
+        out: &mut Vec<Record>,
+    ) -> Option<u32> {
+        if let Some(&id) = self.numbered_methods.get(&number) {
+            return Some(id);
+        }
+        if self.numbered_methods.len() >= Self::MOST {
+            self.numbered_methods.clear();
+        }
+        let id = runtime.unloads().hold_all(|| match runtime.ids().function_of(number) {
+            Meaning::Loaded(function) => Some(self.method(runtime, counters, function, out)),
+            Meaning::Unloaded(name) => {
+                self.last_method = self.last_method.wrapping_add(1);
+                let method = self.record(runtime, self.last_method, Ok(name), out);
+                out.push(Record::Method(method));
+                Some(self.last_method)
+            }
+            Meaning::Unknown => None,
+        })?;
+        self.numbered_methods.insert(number, id);
+        Some(id)
     }
 
     /// A new id for a class that is known by its full name.
@@ -319,31 +361,16 @@ impl Resolver {
         self.last_class
     }
 
-    /// Events tell a nested class without what it is nested in, and so without a namespace. The first nested class of
-    /// that name is taken for it; `None` if there is none, or the name is whole.
-    fn full_name(&self, name: &str) -> Option<String> {
-        let (simple, arguments) = name.split_at(name.find('[').unwrap_or(name.len()));
-        if simple.contains('.') {
-            return None;
-        }
-        let info = self.names.info();
-        let modules = info.modules().ok()?.filter_map(|module| module.ok()?.non_null());
-        let modules: Vec<_> = modules.filter_map(|module| Some((module, info.module_metadata(module).ok()?))).collect();
-        if modules.iter().any(|(_, metadata)| metadata.find_type_def(simple, None).is_ok_and(|found| found.is_some())) {
-            return None;
-        }
-        // The application's own modules were loaded last.
-        let nested = modules.iter().rev().find_map(|(module, metadata)| {
-            let mut buffer = String::new();
-            let named = metadata.type_defs().filter_map(|type_def| type_def.ok()).find(|type_def| {
-                buffer.clear();
-                metadata.type_def_into(*type_def, &mut buffer).is_ok() && buffer == simple
-            })?;
-            self.names.type_def(*module, named).ok()
-        })?;
-        // The generic parameters that the definition has are replaced by the arguments that the event names.
-        let nested = nested.split('<').next().unwrap_or_default();
-        Some(as_csharp(&format!("{nested}{arguments}")))
+    /// So many modules and functions were unloaded that not each of them could be told: forgets all that may have been.
+    pub fn forget_loaded(&mut self, out: &mut Vec<Record>) {
+        self.grounds.forget();
+        self.modules.clear();
+        self.images.clear();
+        self.classes.clear();
+        self.methods.clear();
+        let entries: HashSet<u64> = self.sent.values().map(|sent| sent.entry).collect();
+        out.extend(entries.into_iter().map(Record::CodeFreed));
+        self.sent.clear();
     }
 
     /// The code of a dynamic method was freed: its id and its addresses may come again.
@@ -355,7 +382,6 @@ impl Resolver {
 
     /// A module was unloaded, and with it everything in it.
     pub fn unloaded(&mut self, module: ModuleId, out: &mut Vec<Record>) {
-        self.names.forget_module(module);
         self.grounds.forget();
         if let Some((_, base)) = self.modules.remove(&module) {
             self.images.remove(&base);
@@ -386,4 +412,43 @@ impl Resolver {
             }
         }
     }
+}
+
+/// Events name a nested class without what it is nested in, and so without a namespace. The first nested class of
+/// that name is taken for it; `None` if there is none, or the name is whole.
+fn full_name(runtime: &Runtime, name: &str) -> Option<String> {
+    let (simple, arguments) = name.split_at(name.find('[').unwrap_or(name.len()));
+    if simple.contains('.') {
+        return None;
+    }
+    let info = runtime.info();
+    let listed = || info.modules().ok().map(|modules| modules.filter_map(|module| module.ok()?.non_null()).collect());
+    let modules: Vec<ModuleId> = runtime.unloads().hold_all(listed)?;
+    // One module at a time: each may go between two questions, and does not have to wait for all of them.
+    let is_whole = |module: &ModuleId| {
+        let found = || {
+            info.module_metadata(*module)
+                .is_ok_and(|of| of.find_type_def(simple, None).is_ok_and(|found| found.is_some()))
+        };
+        runtime.unloads().hold(*module, found).unwrap_or(false)
+    };
+    if modules.iter().any(is_whole) {
+        return None;
+    }
+    // The application's own modules were loaded last.
+    let nested = modules.iter().rev().find_map(|module| {
+        let found = || {
+            let metadata = info.module_metadata(*module).ok()?;
+            let mut buffer = String::new();
+            let named = metadata.type_defs().filter_map(|type_def| type_def.ok()).find(|type_def| {
+                buffer.clear();
+                metadata.type_def_into(*type_def, &mut buffer).is_ok() && buffer == simple
+            })?;
+            runtime.names().type_def(*module, named).ok()
+        };
+        runtime.unloads().hold(*module, found)?
+    })?;
+    // The generic parameters that the definition has are replaced by the arguments that the event names.
+    let nested = nested.split('<').next().unwrap_or_default();
+    Some(as_csharp(&format!("{nested}{arguments}")))
 }

@@ -1,11 +1,14 @@
 //! What the agent asks of the runtime, in the form in which a recording needs it.
 
+use crate::id_table::IdTable;
 use crate::live_threads::LiveThreads;
-use crate::os::turn::{Turn, Turns};
+use crate::os::turn::Turn;
 use crate::os::{clock, maps};
 use com::codes::CORPROF_E_SUSPENSION_IN_PROGRESS;
+use corprof::NameResolver;
 use corprof::ids::{ClassId, FunctionId, ModuleId, RawObjectId, ReJitId, ThreadId};
 use corprof::info::{CodeRange, Error, IlOffset, ProfilerInfo, Result, SnapshotFlags, SuspendedRuntime};
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
@@ -26,11 +29,12 @@ pub struct Runtime {
     version: [u16; 4],
     /// Held while one of our threads has the world stopped. The runtime has one flag for "stopped by the profiler" and
     /// sets it before it waits for its turn: of two that ask at once the second could not let the world go on again
-    /// (`ProfToEEInterfaceImpl::SuspendRuntime` and `ResumeRuntime`, src/coreclr/vm/proftoeeinterfaceimpl.cpp).
+    /// (`ProfToEEInterfaceImpl::SuspendRuntime` and `ResumeRuntime`, src/coreclr/vm/proftoeeinterfaceimpl.cpp). Between the
+    /// agents of several recordings a [`Turn`] does the same.
     stopping: Mutex<()>,
-    /// The same between the agents of several recordings.
-    turns: Turns,
     unloads: Unloads,
+    ids: IdTable,
+    names: NameResolver,
 }
 
 /// A method's native code.
@@ -53,58 +57,124 @@ pub struct Suspended<'a> {
     _stopping: MutexGuard<'a, ()>,
 }
 
-/// Keeps questions about code and the unloading of modules apart.
+/// Keeps questions to the runtime and the unloading of modules apart.
 ///
-/// A runtime that unloads assemblies takes their modules down first, and their code out of its map of code later, on
-/// .NET Core 3.1 much later. Until then it finds a method at an address, and looks into the module of it, which is
-/// memory that is gone (`GetFunctionFromIP3` and `ReJitManager::GetReJitId`, src/coreclr/vm/rejit.cpp).
+/// An id of a class, a function or a module is an address, and a runtime that unloads assemblies frees what is there. It also takes modules
+/// down first, and their code out of its map of code later, on .NET Core 3.1 much later: until then it finds a method at an
+/// address, and looks into the module of it, which is gone (`GetFunctionFromIP3` and `ReJitManager::GetReJitId`,
+/// src/coreclr/vm/rejit.cpp).
+///
+/// So whoever asks on a thread of ours does it in a hold, and `ModuleUnloadStarted` does not return while there is one: nothing
+/// is freed before. There is no limit to that wait, because a question that outlives it reads freed memory. It ends all the
+/// same: a hold is some questions long, none of which waits for the unloading thread. That one is in preemptive mode,
+/// so it holds up no collection, and has none of the runtime's locks (`Module::Destruct`, src/coreclr/vm/ceeload.cpp). While a module goes,
+/// new questions wait.
 #[derive(Debug, Default)]
 pub struct Unloads {
-    /// How many threads ask just now: the writer, and the one that rewrites methods.
+    /// How many threads of ours ask just now.
     asking: AtomicU32,
+    /// How many modules are just being told to go.
+    going: AtomicU32,
+    /// Modules go one after the other.
+    turn: Mutex<()>,
     /// Modules that have been taken down, or are just being. An id comes again with a module that is loaded.
-    gone: Mutex<HashSet<ModuleId>>,
+    gone: Mutex<Gone>,
     /// How many have begun to go.
     went: AtomicU64,
 }
 
+/// Modules that went last, in two parts: the older one is forgotten as a whole.
+#[derive(Debug, Default)]
+struct Gone {
+    new: HashSet<ModuleId>,
+    old: HashSet<ModuleId>,
+}
+
+thread_local! {
+    // Without a destructor: one that runs at the end of a thread of the target would keep the library mapped.
+    /// Holds of this thread: in a hold, a further one must not wait for a module that waits for the first.
+    static HOLDS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Pause between two looks at what is waited for, nanoseconds.
+const HOLD_PAUSE: Nanos = 20_000;
+
 impl Unloads {
-    /// How long a module that goes waits at most for a question that is under way: one takes some microseconds.
-    const QUESTION_LIMIT: Nanos = 200_000_000;
     /// Modules that are remembered. The code of the first of so many has left the map.
     const MOST: usize = 1 << 16;
 
-    /// A module is about to go: waits for a question that is under way.
-    pub fn module_goes(&self, module: ModuleId) {
+    /// A module is about to go: waits for questions that are under way, then does what is to be done before it has gone.
+    /// Only in the callback `ModuleUnloadStarted`.
+    pub fn module_goes(&self, module: ModuleId, last: impl FnOnce()) {
+        self.went.fetch_add(1, SeqCst);
         {
-            self.went.fetch_add(1, SeqCst);
             let mut gone = self.gone();
-            if gone.len() >= Self::MOST {
-                gone.clear();
+            if gone.new.len() >= Self::MOST {
+                gone.old = std::mem::take(&mut gone.new);
             }
-            gone.insert(module);
+            gone.new.insert(module);
         }
-        let deadline = clock::monotonic() + Self::QUESTION_LIMIT;
-        while self.asking.load(SeqCst) != 0 && clock::monotonic() < deadline {
-            clock::sleep_until(clock::monotonic() + 20_000);
-        }
+        let _going = Counted::new(&self.going);
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        wait_for_none(&self.asking);
+        let _hold = Nested::new();
+        last();
     }
 
     /// A module is about to be loaded.
     pub fn module_comes(&self, module: ModuleId) {
-        self.gone().remove(&module);
+        let mut gone = self.gone();
+        gone.new.remove(&module);
+        gone.old.remove(&module);
     }
+
+    /// The code of a dynamic method is about to be freed: waits for questions that are under way, but not for long. This thread
+    /// is in cooperative mode, so that a collection waits for it, and what is asked might wait for the collection.
+    pub fn function_goes(&self) {
+        let deadline = clock::monotonic() + Self::FUNCTION_LIMIT;
+        while self.asking.load(SeqCst) != 0 && clock::monotonic() < deadline {
+            clock::sleep_until(clock::monotonic() + HOLD_PAUSE);
+        }
+    }
+
+    /// See [`Self::function_goes`].
+    const FUNCTION_LIMIT: Nanos = 20_000_000;
 
     /// What goes now waits until this is dropped. To be asked before [`Self::is_gone`].
     fn asking(&self) -> Asking<'_> {
-        self.asking.fetch_add(1, SeqCst);
-        Asking(&self.asking)
+        let nested = Nested::new();
+        loop {
+            let asking = Counted::new(&self.asking);
+            if nested.0 || self.going.load(SeqCst) == 0 {
+                return Asking { _asking: asking, _nested: nested };
+            }
+            drop(asking);
+            clock::sleep_until(clock::monotonic() + HOLD_PAUSE);
+        }
     }
 
-    /// Does something with a module that is there until it is done, for the limit above; `None` if it is gone.
+    /// Does something while no module goes. Not for long: a program that unloads waits for it.
+    pub fn hold_all<R>(&self, then: impl FnOnce() -> R) -> R {
+        let _asking = self.asking();
+        then()
+    }
+
+    /// Does something with a module that is there until it is done; `None` if it is gone.
     pub fn hold<R>(&self, module: ModuleId, then: impl FnOnce() -> R) -> Option<R> {
         let _asking = self.asking();
         (!self.is_gone(module)).then(then)
+    }
+
+    /// In a hold of a module that takes long: lets those go that wait. Whether the module is still there.
+    pub fn let_pass(&self, module: ModuleId) -> bool {
+        if HOLDS.try_with(Cell::get).unwrap_or(0) == 1 {
+            while self.going.load(SeqCst) != 0 {
+                self.asking.fetch_sub(1, SeqCst);
+                wait_for_none(&self.going);
+                self.asking.fetch_add(1, SeqCst);
+            }
+        }
+        !self.is_gone(module)
     }
 
     /// How many modules have begun to go so far.
@@ -112,30 +182,67 @@ impl Unloads {
         self.went.load(SeqCst)
     }
 
-    /// Does something while no module goes, for the limit above, if none has begun to since there were so many; `None` if one has.
+    /// Does something while no module goes, if none has begun to since there were so many; `None` if one has.
     pub fn hold_since<R>(&self, went: u64, then: impl FnOnce() -> R) -> Option<R> {
         let _asking = self.asking();
         (self.went() == went).then(then)
     }
 
     fn any_gone(&self) -> bool {
-        !self.gone().is_empty()
+        let gone = self.gone();
+        !gone.new.is_empty() || !gone.old.is_empty()
     }
 
-    fn is_gone(&self, module: ModuleId) -> bool {
-        self.gone().contains(&module)
+    /// Whether a module has been taken down, or is just being.
+    pub fn is_gone(&self, module: ModuleId) -> bool {
+        let gone = self.gone();
+        gone.new.contains(&module) || gone.old.contains(&module)
     }
 
-    fn gone(&self) -> MutexGuard<'_, HashSet<ModuleId>> {
+    fn gone(&self) -> MutexGuard<'_, Gone> {
         self.gone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-struct Asking<'a>(&'a AtomicU32);
+fn wait_for_none(count: &AtomicU32) {
+    while count.load(SeqCst) != 0 {
+        clock::sleep_until(clock::monotonic() + HOLD_PAUSE);
+    }
+}
 
-impl Drop for Asking<'_> {
+struct Asking<'a> {
+    _asking: Counted<'a>,
+    _nested: Nested,
+}
+
+/// Counted as long as it lives.
+struct Counted<'a>(&'a AtomicU32);
+
+impl<'a> Counted<'a> {
+    fn new(count: &'a AtomicU32) -> Self {
+        count.fetch_add(1, SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, SeqCst);
+    }
+}
+
+/// A hold of this thread, and whether it is within another one.
+struct Nested(bool);
+
+impl Nested {
+    fn new() -> Self {
+        Self(HOLDS.try_with(|holds| holds.replace(holds.get() + 1)).unwrap_or(1) > 0)
+    }
+}
+
+impl Drop for Nested {
+    fn drop(&mut self) {
+        let _ = HOLDS.try_with(|holds| holds.set(holds.get().saturating_sub(1)));
     }
 }
 
@@ -166,10 +273,11 @@ impl Runtime {
         };
         Ok(Self {
             version,
+            names: NameResolver::new(info.clone()),
             info: info.clone(),
             stopping: Mutex::default(),
-            turns: Turns::of_process("suspends"),
             unloads: Unloads::default(),
+            ids: IdTable::default(),
         })
     }
 
@@ -207,6 +315,30 @@ impl Runtime {
     /// Modules that come and go.
     pub fn unloads(&self) -> &Unloads {
         &self.unloads
+    }
+
+    /// Numbers of what callbacks have met.
+    pub fn ids(&self) -> &IdTable {
+        &self.ids
+    }
+
+    /// Names. To be asked in a [hold](Unloads::hold_all), or in a callback about what is certainly loaded.
+    pub fn names(&self) -> &NameResolver {
+        &self.names
+    }
+
+    /// The callback `ModuleUnloadStarted`: when this returns, nothing asks about the module any more.
+    pub fn module_goes(&self, module: ModuleId) {
+        self.unloads.module_goes(module, || {
+            self.ids.before_unload(&self.names, module);
+            self.names.forget_module(module);
+        });
+    }
+
+    /// The callback `DynamicMethodUnloaded`.
+    pub fn function_goes(&self, function: FunctionId) {
+        self.unloads.function_goes();
+        self.ids.function_freed(function);
     }
 
     /// Hands over the managed code that holds an address: of all versions of the function the one that does. Until
@@ -287,7 +419,7 @@ impl Runtime {
         let stopping = self.stopping.lock().unwrap_or_else(PoisonError::into_inner);
         let mut tries = 1;
         loop {
-            let refused = match self.turns.take() {
+            let refused = match Turn::take() {
                 Some(turn) => match self.info.suspend_runtime() {
                     Ok(world) => return Ok(Suspended { world, _turn: turn, _stopping: stopping }),
                     Err(error) => error,
@@ -368,18 +500,59 @@ mod tests {
         let module = ModuleId(8);
         let asking = unloads.asking();
         assert!(!unloads.is_gone(module));
+        let last = AtomicU32::new(0);
         std::thread::scope(|scope| {
-            let going = scope.spawn(|| unloads.module_goes(module));
+            let (of_thread, last) = (&unloads, &last);
+            let going = scope.spawn(move || of_thread.module_goes(module, || last.store(1, SeqCst)));
             while !unloads.is_gone(module) {
                 std::thread::yield_now();
             }
-            assert!(!going.is_finished(), "the question is under way");
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            assert!(!going.is_finished() && last.load(SeqCst) == 0, "the question is under way");
+            // Within a question a further one does not wait for the module.
+            assert_eq!(unloads.hold_all(|| 1), 1);
+            assert_eq!(unloads.hold(module, || 1), None);
             drop(asking);
             going.join().unwrap();
+            assert_eq!(last.load(SeqCst), 1);
         });
         assert!(unloads.is_gone(module));
         unloads.module_comes(module);
         assert!(!unloads.is_gone(module));
+    }
+
+    #[test]
+    fn a_question_waits_for_a_module_that_goes_and_a_long_one_lets_it_pass() {
+        let unloads = Unloads::default();
+        let (own, other) = (ModuleId(8), ModuleId(16));
+        let done = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            let held = unloads.hold(own, || {
+                scope.spawn(|| unloads.module_goes(other, || done.store(1, SeqCst)));
+                while unloads.going.load(SeqCst) == 0 {
+                    std::thread::yield_now();
+                }
+                assert_eq!(done.load(SeqCst), 0);
+                assert!(unloads.let_pass(own));
+                assert_eq!(done.load(SeqCst), 1);
+                scope.spawn(|| unloads.module_goes(own, || done.store(2, SeqCst)));
+                while unloads.going.load(SeqCst) == 0 {
+                    std::thread::yield_now();
+                }
+                assert!(!unloads.let_pass(own));
+                done.load(SeqCst)
+            });
+            assert_eq!(held, Some(2));
+        });
+        let asked = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            unloads.module_goes(other, || {
+                scope.spawn(|| unloads.hold_all(|| asked.store(1, SeqCst)));
+                std::thread::sleep(std::time::Duration::from_millis(50));
+                assert_eq!(asked.load(SeqCst), 0);
+            });
+        });
+        assert_eq!((asked.into_inner(), unloads.asking.into_inner(), unloads.going.into_inner()), (1, 0, 0));
     }
 
     #[test]

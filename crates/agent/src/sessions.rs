@@ -6,6 +6,7 @@
 //! nobody can hold it any more.
 
 use crate::agent::{Agent, Phase};
+use crate::heap_memory;
 use crate::os::clock;
 use std::ops::Deref;
 use std::ptr::null_mut;
@@ -29,8 +30,6 @@ pub struct Sessions {
     /// From `Arc::into_raw`; null for none.
     current: AtomicPtr<Agent>,
     holders: [Stripe; STRIPES],
-    /// Collections that are under way: see [`Sessions::in_collection`].
-    collections: AtomicUsize,
 }
 
 /// A session that stays as long as this does.
@@ -73,27 +72,7 @@ impl Sessions {
 
     /// The same while it collects.
     pub fn running(&self) -> Option<Held<'_>> {
-        self.get().filter(|agent| agent.phase() != Phase::Stopping)
-    }
-
-    /// A collection begins: until [`Self::collection_ends`] the session is not replaced.
-    pub fn collection_begins(&self) {
-        self.collections.fetch_add(1, SeqCst);
-    }
-
-    /// The current session within a collection, of which callbacks tell object by object: without counting.
-    pub fn in_collection(&self) -> Option<&Agent> {
-        if self.collections.load(std::sync::atomic::Ordering::Relaxed) == 0 {
-            return None;
-        }
-        // SAFETY: as in `get`, only that it is the collection that is counted.
-        unsafe { self.current.load(SeqCst).as_ref() }
-    }
-
-    /// The collection ends.
-    pub fn collection_ends(&self) {
-        // One whose beginning came before us has not been counted.
-        let _ = self.collections.fetch_update(SeqCst, SeqCst, |collections| collections.checked_sub(1));
+        self.get().filter(|agent| agent.phase() != Phase::Stopping && !heap_memory::is_exhausted())
     }
 
     /// Puts another session in the place of the current one, which is given back once nobody holds it.
@@ -105,8 +84,7 @@ impl Sessions {
         }
         let deadline = clock::monotonic() + RELEASE_LIMIT;
         // Each was 0 once after the swap: who counts up later finds the next session.
-        let all = self.holders.iter().map(|Stripe(holders)| holders).chain([&self.collections]);
-        for holders in all {
+        for Stripe(holders) in &self.holders {
             while holders.load(SeqCst) != 0 {
                 if clock::monotonic() > deadline {
                     return;

@@ -56,7 +56,7 @@ impl Stillness {
             self.restless.clear();
         }
         let mut found = Found { still: false, stopped: 0 };
-        // What is opened now need not be while the world stands still.
+        // Threads that are seen to sleep now are seen faster while the runtime is suspended.
         let _ = self.awake().count();
         let mut always: Option<HashSet<u32>> = None;
         for _ in 0..TRIES {
@@ -100,7 +100,7 @@ impl Stillness {
         found
     }
 
-    /// Gives back what it has open.
+    /// Forgets what it knows of threads.
     pub fn close(&mut self) {
         self.sleepers = Sleepers::default();
     }

@@ -10,7 +10,7 @@
 
 use crate::agent::{Agent, Phase};
 use crate::counters::Counters;
-use crate::looks::{Abort, Chunks, Ids, STARTED, Slot, Teller};
+use crate::looks::{Abort, Chunks, Ids, STARTED, Slot, Teller, UNREAD};
 use crate::os::clock;
 use crate::os::connection::Outgoing;
 use corprof::callback::{
@@ -35,6 +35,8 @@ const SUMS: usize = 32 << 10;
 const MOST_MOVED: usize = 64 << 10;
 /// How many objects are told between two looks at the clock.
 const BETWEEN: u64 = 1 << 12;
+/// The same for roots, of which each lot is looked at at its beginning, too.
+const BETWEEN_ROOTS: usize = 256;
 /// The oldest generation whose objects are young.
 const YOUNG: u8 = 1;
 /// Generations that are told apart: 0, 1, 2, large objects, pinned objects.
@@ -339,9 +341,20 @@ impl Look {
         }
     }
 
+    /// Whether the time is over. Looks at the clock once in a while.
+    fn is_late(&mut self, number: usize) -> bool {
+        if number.is_multiple_of(BETWEEN_ROOTS) {
+            self.late |= clock::monotonic() >= self.deadline;
+        }
+        self.late
+    }
+
     fn roots(&mut self, agent: &Agent, roots: Roots<'_>) {
         self.begin();
-        for root in roots.iter() {
+        for (number, root) in roots.iter().enumerate() {
+            if self.is_late(number) {
+                return;
+            }
             let Some(target) = root.object else { continue };
             if root.flags.0 & GcRootFlags::WEAKREF.0 != 0 || !self.places.is_young(target) {
                 continue;
@@ -364,7 +377,10 @@ impl Look {
 
     fn dependent(&mut self, agent: &Agent, references: DependentReferences<'_>) {
         self.begin();
-        for reference in references.iter() {
+        for (number, reference) in references.iter().enumerate() {
+            if self.is_late(number) {
+                return;
+            }
             if reference.key.is_null() || reference.value.is_null() || !self.places.is_young(reference.value) {
                 continue;
             }
@@ -519,6 +535,7 @@ impl Looker<'_> {
         let unnamed = if taken.told { self.teller.send_names(number, ids, gone, &mut self.sent)? } else { 0 };
         let reason = match look.chunks.abort {
             Some(Abort::Stopped) => Some("the recording was stopped".to_owned()),
+            Some(Abort::Unread) => Some(UNREAD.to_owned()),
             _ if look.late => Some(format!("it took longer than {} ms", self.settings.limit / 1_000_000)),
             _ if taken.told && look.first == 0 => Some("the runtime told nothing of it".to_owned()),
             _ if lost => Some("more was moved, or of more classes, than there is room for".to_owned()),

@@ -148,7 +148,6 @@ impl<'a> Worker<'a> {
 
     /// The thread's last stack, if it is of this round or it did not run since.
     fn unchanged(&self, task: &Task) -> Option<Option<u32>> {
-        // The kernel brings the run time of a thread that is on a CPU up to date now and then only.
         let last = self.last.get(&task.os_tid)?;
         (last.round == self.round || last.run == task.run && task.state != b'R').then_some(last.stack)
     }

@@ -132,7 +132,7 @@ impl Reader {
             for (index, value) in values {
                 let argument = argument(value, runtime, |class| {
                     // The class of an object that was alive when calls were last taken is there, unless its module has gone since.
-                    runtime.unloads().hold_since(went, || resolver.class(class, None, out))
+                    runtime.unloads().hold_since(went, || resolver.class(runtime, class, out))
                 });
                 bytes +=
                     size_of::<Argument>() + if let Argument::Text { text, .. } = &argument { text.len() } else { 0 };

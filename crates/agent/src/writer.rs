@@ -1,20 +1,27 @@
 //! The agent's main thread: talks to clrscope, writes what was collected, and ends the session.
 
-use crate::agent::{Agent, Phase};
+use crate::agent::{Agent, Called, Phase};
 use crate::allocated;
 use crate::calls;
+use crate::context::number_of_class;
 use crate::counters::Counters;
 use crate::door;
 use crate::exception_events::{self, Storm};
+use crate::heap_memory;
 use crate::instrumentation::{self, Told, What};
+use crate::ledger;
 use crate::os::connection::{Connection, Incoming};
-use crate::os::signals::SignalEngine;
+use crate::os::signals::{self, SignalEngine};
 use crate::os::threads::OwnThread;
-use crate::os::{clock, tasks};
+use crate::os::{clock, tasks, threads};
 use crate::queue::Event;
 use crate::resolver::Resolver;
 use crate::traced_reader;
-use corprof::ids::{ClassId, FunctionId, ModuleId};
+use com::codes::{
+    CORPROF_E_IMMUTABLE_FLAGS_SET, CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT, CORPROF_E_PROFILER_DETACHING,
+};
+use corprof::Error;
+use corprof::ids::{ClassId, ModuleId};
 use corprof::metadata::token::MethodDef;
 use instrument::{Arguments, Shown, State};
 use profilers::trace::Rewriting;
@@ -26,7 +33,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use wire::frame::FrameBuilder;
 use wire::{
     Bye, ByeReason, Control, CpuEngine, Hello, InstrumentState, Instrumented, LogLevel, Nanos, Parameter,
-    ParameterShown, Parameters, Record, Rewritten, Status,
+    ParameterShown, Parameters, Record, Resource, Rewritten, Status,
 };
 
 /// How long to try to connect, nanoseconds.
@@ -39,6 +46,13 @@ const MOST_VISITS: u32 = 10;
 const VISIT_INTERVAL: Nanos = 200_000_000;
 /// Nanoseconds between two unasked status records.
 const STATUS_INTERVAL: Nanos = 1_000_000_000;
+/// How long and how often the runtime is asked to let us go before we stop to listen to it, nanoseconds; and how often from then on.
+const DETACH_SOON: Nanos = 5_000_000_000;
+const DETACH_PAUSE: Nanos = 20_000_000;
+const DETACH_LATER: Nanos = 500_000_000;
+/// What the user is told where the runtime cannot be suspended even once.
+const BUSY: &str = "the runtime could not be suspended within 2 s, because it is being suspended by something else all the \
+    time; try again, or look whether another profiler or a debugger is at work there";
 /// Longest time that writing a frame may take: a stopped clrscope must not keep us for ever.
 const WRITE_LIMIT: Nanos = 10_000_000_000;
 
@@ -64,13 +78,16 @@ pub fn run(agent: &Arc<Agent>) {
     agent.stop_signals();
     exception_events::stop(agent);
     agent.finish();
+    #[cfg(feature = "fault-injection")]
+    crate::faults::report(false);
     if agent.is_shutdown() {
         return;
     }
-    if !agent.is_hooked() && agent.may_leave() {
+    if !agent.is_resident() && !signals::must_stay() && agent.may_leave() {
         if let Some(manager) = instrumentation::manager() {
             manager.forget();
         }
+        agent.runtime.names().forget_all();
         agent.detach();
     } else {
         door::idle(agent);
@@ -113,7 +130,7 @@ impl<'a> Writer<'a> {
             agent,
             connection,
             frame: FrameBuilder::default(),
-            resolver: Resolver::new(agent.runtime.info()),
+            resolver: Resolver::default(),
             events: Vec::new(),
             dropped: Vec::new(),
             lost_records: 0,
@@ -133,8 +150,18 @@ impl<'a> Writer<'a> {
     fn session(&mut self) -> Result<ByeReason, Gone> {
         self.hello()?;
         // One that is launched is called: nobody can have left before the first instruction.
-        if self.agent.notify_only && !self.agent.config.launched && !self.agent.is_called() {
-            return Ok(ByeReason::Stays);
+        if self.agent.notify_only && !self.agent.config.launched {
+            match self.agent.is_called() {
+                Called::Yes => {}
+                Called::No => return Ok(ByeReason::Stays),
+                Called::Busy => {
+                    // At once: to find out whether we may leave takes longer than clrscope waits.
+                    self.put(Record::Log { level: LogLevel::Error, message: BUSY.to_owned() })?;
+                    self.put(Record::Bye(Bye { reason: ByeReason::Failed, status: Status::default() }))?;
+                    self.send()?;
+                    return Ok(ByeReason::Failed);
+                }
+            }
         }
         self.send()?;
         // Until the attach is complete the runtime gives no answers.
@@ -155,6 +182,11 @@ impl<'a> Writer<'a> {
                 self.flush_single_calls()?;
                 self.visit_threads();
             }
+            if agent.with_signals(SignalEngine::is_displaced) == Some(true) {
+                agent.walk_instead("another tool has set a handler for SIGPROF");
+                self.start_ticks();
+            }
+            agent.with_signals(SignalEngine::reclaim);
             // A process that ends may not answer.
             if agent.phase() == Phase::Running
                 && let Some(storm) = &mut self.storm
@@ -179,6 +211,10 @@ impl<'a> Writer<'a> {
             self.send()?;
             if self.agent.phase() == Phase::Stopping {
                 return Ok(if self.agent.is_shutdown() { ByeReason::Shutdown } else { ByeReason::Failed });
+            }
+            if heap_memory::is_exhausted() {
+                self.put(Record::Log { level: LogLevel::Error, message: wire::OUT_OF_MEMORY.to_owned() })?;
+                return Ok(ByeReason::Failed);
             }
             let busy = agent.events.passed() != passed || agent.wants_ticks();
             passed = agent.events.passed();
@@ -222,17 +258,7 @@ impl<'a> Writer<'a> {
 
     fn hello(&mut self) -> Result<(), Gone> {
         let agent = self.agent;
-        self.put(Record::Hello(Hello {
-            protocol: wire::PROTOCOL_VERSION,
-            token: agent.config.token,
-            pid: std::process::id(),
-            runtime: agent.runtime.version(),
-            info_version: agent.runtime.info().version(),
-            notify_only: agent.notify_only,
-            event_mask: agent.event_mask,
-            entered: agent.entered,
-            command_line: tasks::command_line(),
-        }))
+        self.put(Record::Hello(agent.hello(agent.config.token, agent.entered)))
     }
 
     /// Tells of the threads that there are.
@@ -250,7 +276,7 @@ impl<'a> Writer<'a> {
             let mut threads = agent.threads();
             for thread in listed {
                 // A thread that was ended meanwhile must not be asked for.
-                if let Some(os_tid) = agent.live.contains(thread).then(|| agent.runtime.os_tid(thread)).flatten() {
+                if let Some(os_tid) = agent.live.hold(thread, || agent.runtime.os_tid(thread)).flatten() {
                     started.extend(threads.runs(thread, os_tid, None));
                 }
             }
@@ -360,22 +386,25 @@ impl<'a> Writer<'a> {
     /// in time, and the runtime cannot always be suspended: then it is tried again later, but not for ever.
     fn visit_threads(&mut self) {
         let agent = self.agent;
-        let tids: Vec<u32> = agent.threads().running().map(|(_, os_tid)| os_tid).collect();
-        let missing = agent.with_signals(|engine| engine.unsampled_of(&tids)).unwrap_or_default();
-        if missing.is_empty() {
+        let threads: Vec<(u64, u32)> =
+            agent.threads().running().map(|(thread, os_tid)| (thread.0 as u64, os_tid)).collect();
+        // All that can be done before the runtime is suspended.
+        let Some(visits) = agent.with_signals(|engine| engine.prepare(&threads)) else { return };
+        if visits.is_empty() {
             // A process that is about to start has no threads, and could not be suspended either.
             return;
         }
-        let Some(visits) = self.visits.checked_sub(1) else { return };
-        self.visits = visits;
+        let all = visits.len() == threads.len();
+        let Some(more) = self.visits.checked_sub(1) else { return };
+        self.visits = more;
         let Ok(suspended) = agent.runtime.suspend() else {
             Counters::add(&agent.counters.refused_suspensions, 1);
             return;
         };
-        let visited = agent.with_signals(|engine| engine.visit(&missing)).unwrap_or_default();
+        agent.with_signals(|engine| engine.visit(&visits));
         drop(suspended);
-        let (answered, armed) = agent.with_signals(|engine| engine.arm_visited(&visited)).unwrap_or_default();
-        if answered > 0 && armed == 0 && missing.len() == tids.len() {
+        let (answered, armed) = agent.with_signals(|engine| engine.arm_visited(&visits)).unwrap_or_default();
+        if answered > 0 && armed == 0 && all {
             // Such as where the user may have no more signals pending: timers need that.
             agent.walk_instead("no thread gets a timer (see RLIMIT_SIGPENDING)");
             self.start_ticks();
@@ -393,20 +422,25 @@ impl<'a> Writer<'a> {
         self.agent.with_signals(SignalEngine::disarm);
         exception_events::stop(self.agent);
         let Ok(reason) = reason else { return };
-        let reason = match reason {
-            _ if self.agent.is_shutdown() => reason,
-            _ if self.agent.is_hooked() => ByeReason::Hooked,
-            _ if self.agent.may_leave() => reason,
-            _ => ByeReason::Stays,
-        };
         let _ = (|| {
             self.flush_collectors()?;
             self.flush_calls(true)?;
             self.flush_allocated()?;
             self.flush_traced()?;
             self.drain()?;
-            let status = self.status();
+            let mut status = self.status();
+            // What is left of it decides whether we can leave.
             self.agent.stop_signals();
+            self.drain()?;
+            status.resources = ledger::report();
+            let reason = match reason {
+                _ if self.agent.is_shutdown() => reason,
+                _ if signals::must_stay() => ByeReason::Handler,
+                _ if self.agent.is_hooked() => ByeReason::Hooked,
+                ByeReason::Stopped if self.agent.is_resident() => ByeReason::Resident,
+                _ if self.agent.may_leave() => reason,
+                _ => ByeReason::Stays,
+            };
             self.put(Record::Bye(Bye { reason, status }))?;
             self.send()
         })();
@@ -439,12 +473,36 @@ impl<'a> Writer<'a> {
         self.calls.define(self.agent, &mut self.resolver, &mut records);
         self.put_all(&mut records)?;
         self.define_instrumented()?;
+        // Asked after the events were taken: what came later is written as it should be.
+        let lost_ends = self.agent.events.take_lost_ends();
         // Taken after the events: every stack that they name is there, or was written before.
         self.define_stacks()?;
         let mut events = std::mem::take(&mut self.events);
         let result = events.drain(..).try_for_each(|event| self.event(event));
         self.events = events;
-        result
+        result?;
+        if lost_ends { self.forget_ended() } else { Ok(()) }
+    }
+
+    /// So much ended that not all of it could be told: nothing is believed any more that may have.
+    fn forget_ended(&mut self) -> Result<(), Gone> {
+        let agent = self.agent;
+        let mut records = Vec::new();
+        self.resolver.forget_loaded(&mut records);
+        self.instrumented.retain(|(module, _), _| !agent.runtime.unloads().is_gone(*module));
+        let running: Vec<_> = agent.threads().running().collect();
+        for (thread, os_tid) in running.into_iter().filter(|(_, os_tid)| threads::is_gone(*os_tid)) {
+            agent.with_signals(|engine| engine.remove(thread.0 as u64, os_tid));
+            records.extend(agent.threads().ended(thread, clock::monotonic()));
+        }
+        records.push(Record::Log {
+            level: LogLevel::Warning,
+            message: "more threads, modules or dynamic methods ended at a time than could be noted: what is known of them was \
+                found out anew"
+                .to_owned(),
+        });
+        self.put_all(&mut records)?;
+        self.list_threads()
     }
 
     /// Writes stacks that have no definition outside yet, and the code that they lie in.
@@ -470,7 +528,7 @@ impl<'a> Writer<'a> {
             Event::ThreadEnded { thread, time } => {
                 let ended = agent.threads().ended(thread, time);
                 if let Some(Record::ThreadEnded { os_tid, .. }) = ended {
-                    agent.with_signals(|engine| engine.remove(os_tid));
+                    agent.with_signals(|engine| engine.remove(thread.0 as u64, os_tid));
                 }
                 records.extend(ended);
             }
@@ -500,9 +558,10 @@ impl<'a> Writer<'a> {
                 records.push(Record::Exception(exception));
             }
             Event::Sample(CallbackSample::ExceptionCaught { sequence, time, function }) => {
-                let function = FunctionId(function.0).non_null();
-                let method = function
-                    .map(|function| self.resolver.method(&agent.runtime, &agent.counters, function, &mut records));
+                let number = u32::try_from(function.0).ok().filter(|number| *number != 0);
+                let method = number.and_then(|number| {
+                    self.resolver.numbered_method(&agent.runtime, &agent.counters, number, &mut records)
+                });
                 records.push(Record::ExceptionCaught(wire::ExceptionCaught { sequence, time, method }));
             }
         }
@@ -650,32 +709,29 @@ impl<'a> Writer<'a> {
         dropped.extend(self.traced.dropped().map(|(reason, count)| (reason.to_owned(), count)));
         let mut counters = agent.counters.list();
         counters.push(("events".to_owned(), agent.events.passed()));
-        let mut memory = agent.held_memory()
-            + self.resolver.memory()
-            + agent.heap.memory()
-            + agent.survivors.memory()
-            + self.calls.memory()
-            + self.allocated.memory()
-            + self.traced.memory()
-            + agent.instrumentation.memory();
+        // Of the tables of threads, what is in use.
+        let tables = self.calls.memory() + self.allocated.memory() + self.traced.memory();
+        let mut memory = ledger::held(Resource::HeapBytes) + tables as u64;
         agent.with_signals(|engine| {
             let (full, off_stack) = engine.dropped();
             dropped.push(("samples, ring full".to_owned(), full));
             dropped.push(("samples off the thread's stack".to_owned(), off_stack));
             dropped.push(("threads not sampled".to_owned(), engine.unsampled()));
+            dropped.push(("threads without a timer (RLIMIT_SIGPENDING)".to_owned(), engine.without_timer()));
             let (median, handled) = engine.handler_time();
             counters.push(("signals handled".to_owned(), handled));
             counters.push(("nanoseconds in the signal handler, median".to_owned(), median));
-            memory += engine.memory();
+            memory += engine.memory() as u64;
         });
         dropped.retain(|(_, count)| *count > 0);
         Status {
             time: clock::monotonic(),
-            memory: memory as u64,
+            memory,
             cpu: clock::thread_cpu() + agent.tick_cpu.load(Relaxed),
             stopped: agent.counters.extending.load(Relaxed),
             dropped,
             counters,
+            resources: ledger::report(),
         }
     }
 
@@ -725,7 +781,11 @@ fn parameters(method: u32, arguments: &Arguments) -> Option<Record> {
 
 /// Id of a class on the wire, whether the runtime has a number for it or it is known by name only.
 fn class_id(agent: &Agent, resolver: &mut Resolver, class: Class, records: &mut Vec<Record>) -> u32 {
-    resolver.class(ClassId(class.0), agent.event_classes.name(class), records)
+    let runtime = &agent.runtime;
+    match agent.event_classes.name(class) {
+        Some(name) => resolver.event_class(runtime, ClassId(class.0), name, records),
+        None => resolver.numbered_class(runtime, number_of_class(class), records),
+    }
 }
 
 struct Flush<'a> {
@@ -753,14 +813,14 @@ impl FlushCx for Flush<'_> {
     }
 }
 
-/// Says that the process is not to be profiled, and why: a connection of its own, for there is no session.
-pub fn say_skipped(config: &wire::SessionConfig, hello: Hello, why: &str) {
+/// Says that there is no session, and why: a connection of its own.
+pub fn say_bye(config: &wire::SessionConfig, hello: Hello, reason: ByeReason, why: &str) {
     let Ok(mut connection) = Connection::open(&config.socket, CONNECT_LIMIT / 4) else { return };
     connection.set_write_limit(200_000_000);
     let mut frame = FrameBuilder::default();
-    let message = format!("not profiled: {why}");
-    let bye = Bye { reason: ByeReason::Skipped, status: Status::default() };
-    for record in [Record::Hello(hello), Record::Log { level: LogLevel::Info, message }, Record::Bye(bye)] {
+    let level = if reason == ByeReason::Skipped { LogLevel::Info } else { LogLevel::Error };
+    let bye = Bye { reason, status: Status::default() };
+    for record in [Record::Hello(hello), Record::Log { level, message: why.to_owned() }, Record::Bye(bye)] {
         if frame.push(&record).is_err() {
             return;
         }
@@ -771,6 +831,21 @@ pub fn say_skipped(config: &wire::SessionConfig, hello: Hello, why: &str) {
 }
 
 impl Agent {
+    /// The first words of a session.
+    pub fn hello(&self, token: [u8; 16], entered: Nanos) -> Hello {
+        Hello {
+            protocol: wire::PROTOCOL_VERSION,
+            token,
+            pid: std::process::id(),
+            runtime: self.runtime.version(),
+            info_version: self.runtime.info().version(),
+            notify_only: self.notify_only,
+            event_mask: self.event_mask,
+            entered,
+            command_line: tasks::command_line(),
+        }
+    }
+
     /// clrscope is ready: a launched process may go on.
     fn go(&self) {
         self.go.store(true, SeqCst);
@@ -778,9 +853,26 @@ impl Agent {
 
     /// Asks the runtime to let us go, again and again while it is busy with something else.
     fn detach(&self) {
-        let deadline = clock::monotonic() + 5_000_000_000;
-        while self.runtime.request_detach().is_err() && clock::monotonic() < deadline && !self.is_shutdown() {
-            clock::sleep_until(clock::monotonic() + 20_000_000);
+        let soon = clock::monotonic() + DETACH_SOON;
+        let mut is_idle = false;
+        while !self.is_shutdown() {
+            match self.runtime.request_detach() {
+                Ok(()) => return,
+                Err(Error::Hr { hresult: CORPROF_E_PROFILER_DETACHING, .. }) => return,
+                // It never will: we stay, and do nothing.
+                Err(Error::Hr {
+                    hresult: CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT | CORPROF_E_IMMUTABLE_FLAGS_SET,
+                    ..
+                }) => return door::idle(self),
+                Err(_) => {}
+            }
+            let is_late = clock::monotonic() >= soon;
+            if is_late && !is_idle {
+                // Until it does, it need not call us more than it has to.
+                is_idle = true;
+                door::idle(self);
+            }
+            clock::sleep_until(clock::monotonic() + if is_late { DETACH_LATER } else { DETACH_PAUSE });
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Standard output and standard error: terminals, colours, JSON, tables, closed pipes.
 
+use report::plain::visible_lines;
 use serde::Serialize;
 use std::{
-    env,
+    env, fmt,
     io::{self, IsTerminal, Write},
 };
 
@@ -20,13 +21,54 @@ pub fn width() -> Option<usize> {
     crossterm::terminal::size().ok().map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0)
 }
 
-/// Writes text to standard output.
+/// Standard output. That its reader went away is an error of its own kind ([`is_closed_output`]): it is no failure of ours, as
+/// the same error from a file or a socket would be.
+pub fn output() -> impl Write {
+    Output(io::stdout().lock())
+}
+
+struct Output(io::StdoutLock<'static>);
+
+/// The reader of standard output went away.
+#[derive(Debug)]
+struct OutputClosed;
+
+impl fmt::Display for OutputClosed {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("the reader of standard output went away")
+    }
+}
+
+impl std::error::Error for OutputClosed {}
+
+impl Output {
+    fn told<T>(result: io::Result<T>) -> io::Result<T> {
+        result.map_err(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe => io::Error::new(io::ErrorKind::BrokenPipe, OutputClosed),
+            // What a terminal says that was closed.
+            _ if output_is_gone() => io::Error::new(io::ErrorKind::BrokenPipe, OutputClosed),
+            kind => io::Error::new(kind, format!("cannot write to standard output: {error}")),
+        })
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Self::told(self.0.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Self::told(self.0.flush())
+    }
+}
+
+/// Writes text to standard output, without what could steer a terminal.
 ///
 /// # Errors
 /// Also that the reader went away, which `main` takes for success.
 pub fn print(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
+    let mut out = output();
+    out.write_all(visible_lines(text).as_bytes())?;
     out.flush()
 }
 
@@ -35,20 +77,36 @@ pub fn print(text: &str) -> io::Result<()> {
 /// # Errors
 /// As [`print()`].
 pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
-    let mut text = serde_json::to_string_pretty(value)?;
+    let mut text = report::plain::json_pretty(value)?;
     text.push('\n');
     Ok(print(&text)?)
 }
 
-/// Writes to standard error. That it cannot be written is nothing that could be told anybody.
+/// Writes a value to standard output as a line of JSON.
+///
+/// # Errors
+/// As [`print()`].
+pub fn print_json_line(value: &impl Serialize) -> anyhow::Result<()> {
+    let mut line = report::plain::json(value)?;
+    line.push('\n');
+    Ok(print(&line)?)
+}
+
+/// Whether the reader of standard output is gone, as far as that can be told without writing.
+pub fn output_is_gone() -> bool {
+    crate::os::hung_up(&io::stdout())
+}
+
+/// Writes to standard error, without what could steer the terminal. That it cannot be written is nothing that could be told
+/// anybody.
 pub fn say(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{}", visible_lines(text));
 }
 
 /// Writes an error to standard error.
 pub fn complain(error: &anyhow::Error) {
     let (on, off) = if colours(&io::stderr()) { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };
-    say(&format!("{on}error:{off} {}", describe(error)));
+    let _ = writeln!(io::stderr().lock(), "{on}error:{off} {}", visible_lines(&describe(error)));
 }
 
 /// An error and its causes in one text. Errors of the libraries often tell their cause themselves; it is not told twice.
@@ -64,18 +122,16 @@ pub fn describe(error: &anyhow::Error) -> String {
 }
 
 /// Whether the error is that the reader of our output went away.
-pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-            || cause
-                .downcast_ref::<serde_json::Error>()
-                .is_some_and(|error| error.io_error_kind() == Some(io::ErrorKind::BrokenPipe))
+pub fn is_closed_output(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| match cause.downcast_ref::<io::Error>() {
+        Some(error) => error.get_ref().is_some_and(|inner| inner.is::<OutputClosed>()),
+        None => cause.is::<OutputClosed>(),
     })
 }
 
-/// Text of others (names, command lines) without what could steer a terminal.
+/// Text of others (names, command lines) without what could steer a terminal or mislead its reader.
 pub fn printable(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+    report::plain::visible(text).into_owned()
 }
 
 /// Rows under a head, each column as wide as its widest cell; the last one is not filled up, and is cut where the
@@ -155,14 +211,16 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_pipe_is_seen_through_context() {
-        let error = anyhow::Error::new(io::Error::from(io::ErrorKind::BrokenPipe)).context("report");
-        assert!(is_closed_pipe(&error));
-        assert!(!is_closed_pipe(&anyhow::anyhow!("other")));
+    fn a_closed_output_is_told_from_other_closed_pipes() {
+        let closed = || Output::told::<()>(Err(io::ErrorKind::BrokenPipe.into())).unwrap_err();
+        assert!(is_closed_output(&anyhow::Error::new(closed()).context("report")));
+        assert!(is_closed_output(&anyhow::Error::new(report::ReportError::Io(closed())).context("report")));
+        assert!(!is_closed_output(&anyhow::Error::new(io::Error::from(io::ErrorKind::BrokenPipe)).context("a file")));
+        assert!(!is_closed_output(&anyhow::anyhow!("other")));
     }
 
     #[test]
     fn escape_sequences_of_others_are_harmless() {
-        assert_eq!(printable("a\x1b[2Jb\n"), "a\u{fffd}[2Jb\u{fffd}");
+        assert_eq!(printable("a\x1b[2Jb\n"), "a\\u{1b}[2Jb\\u{a}");
     }
 }

@@ -11,6 +11,7 @@ mod console;
 mod duration;
 mod exit;
 mod heap;
+mod interrupt;
 mod os;
 mod panics;
 mod recording;
@@ -107,10 +108,28 @@ impl Command {
 }
 
 fn main() -> ExitCode {
+    #[cfg(target_os = "linux")]
+    if diagnostics::keeper::is_asked() {
+        return keep_event_sessions();
+    }
     panics::install();
+    #[cfg(target_os = "linux")]
+    diagnostics::keeper::offer();
+    os::survive_file_limit();
     let code = std::panic::catch_unwind(run).unwrap_or(Code::Internal);
     // A thread that panicked may have left a good-looking end behind.
     if panics::happened() { Code::Internal.into() } else { code.into() }
+}
+
+/// Ends event sessions of a clrscope that was killed. No signal that can be caught ends this.
+#[cfg(target_os = "linux")]
+fn keep_event_sessions() -> ExitCode {
+    use os::Signal::{Hangup, Interrupt, Quit, Terminate};
+    let Ok(_watch) = os::SignalWatch::start(&[Hangup, Interrupt, Quit, Terminate], |_| {}) else {
+        return Code::Internal.into();
+    };
+    diagnostics::keeper::run();
+    Code::Success.into()
 }
 
 fn run() -> Code {
@@ -122,10 +141,11 @@ fn run() -> Code {
             return if error.exit_code() == 0 { Code::Success } else { Code::Usage };
         }
     };
+    recorder::on_wait(|what| eprintln!("{what}"));
     match cli.command.run() {
         Ok(code) => code,
         // `clrscope report … | head` is no failure.
-        Err(error) if console::is_closed_pipe(&error) => Code::Success,
+        Err(error) if console::is_closed_output(&error) => Code::Success,
         Err(error) => {
             console::complain(&error);
             exit::of(&error)

@@ -2,9 +2,9 @@
 
 use crate::{
     agent::AgentArgs,
-    commands::record::StopOnSignal,
     console::{self, printable},
     duration,
+    interrupt::StopOnSignal,
 };
 use anyhow::Context;
 use clap::{ValueEnum, builder::PossibleValue};
@@ -14,10 +14,12 @@ use recorder::{EngineChoice, Progress, RecordError, RecordOptions, Recording, Se
 use serde::Serialize;
 use session::EndReason;
 use std::{
+    convert::Infallible,
     fmt::Write as _,
     fs::File,
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
+    sync::mpsc::{self, RecvTimeoutError},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -29,6 +31,9 @@ const LOOKS_RATE: u32 = 100;
 
 /// How often progress is looked at.
 const POLL: Duration = Duration::from_millis(20);
+
+/// How long the last lines may take to be written.
+const DRAWN: Duration = Duration::from_millis(300);
 
 /// How often progress is shown.
 const SHOW: Duration = Duration::from_millis(200);
@@ -62,7 +67,11 @@ impl SessionFile {
     /// When there is no place for a temporary folder.
     pub fn new(output: Option<&Path>, name: impl AsRef<Path>) -> anyhow::Result<Self> {
         let Some(path) = output else {
-            let folder = tempfile::tempdir().context("cannot make a folder for a temporary file")?;
+            // A session may hold what is private to the program: others may not enter.
+            let mut builder = tempfile::Builder::new();
+            #[cfg(unix)]
+            builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
+            let folder = builder.tempdir().context("cannot make a folder for a temporary file")?;
             return Ok(Self { path: folder.path().join(name), _folder: Some(folder) });
         };
         Ok(Self { path: path.to_owned(), _folder: None })
@@ -157,6 +166,17 @@ impl RecordingArgs {
     }
 }
 
+/// Refuses outputs that cannot be written, before a process is touched for them.
+///
+/// # Errors
+/// With the path and the cause.
+pub fn check_outputs<'a>(outputs: impl IntoIterator<Item = Option<&'a PathBuf>>) -> anyhow::Result<()> {
+    outputs
+        .into_iter()
+        .flatten()
+        .try_for_each(|path| session::check_file(path).with_context(|| format!("cannot write {}", path.display())))
+}
+
 /// Writes the event log of a session.
 ///
 /// # Errors
@@ -165,8 +185,11 @@ pub fn write_event_log(session: &Path, log: &Path) -> anyhow::Result<()> {
     let exporter = report::exporter("events").context("event logs are a format of reports")?;
     let shown = || format!("cannot write the event log {}", log.display());
     let input = File::open(session).with_context(|| session.display().to_string())?;
-    let mut output = File::create(log).with_context(shown)?;
-    exporter.convert(input, &report::Options::default(), &mut output).with_context(shown)?;
+    let mut output = session::create_file(log).with_context(shown)?;
+    exporter.convert(input, &report::Options::default(), &mut output).with_context(shown).inspect_err(|_| {
+        // Half a log is worse than none; the error that is told is the first one.
+        let _ = std::fs::remove_file(log);
+    })?;
     Ok(())
 }
 
@@ -213,7 +236,7 @@ fn utc(unix: u64) -> String {
 /// # Errors
 /// Those of the recording.
 pub fn wait(recording: Recording, limit: Option<Duration>, quiet: bool) -> Result<Summary, RecordError> {
-    wait_with(recording, limit, quiet, &mut ())
+    wait_with(recording, limit, quiet, ())
 }
 
 /// What a command adds to the progress that is shown while it waits for its recording.
@@ -235,25 +258,55 @@ impl Watcher for () {}
 
 /// As [`wait`], with what `watcher` adds.
 ///
+/// A terminal on which the progress is shown and that goes away ends the recording, as its SIGHUP does, unless that signal is
+/// ignored (`nohup`). What is shown is written by a thread of its own: a terminal that takes no more text (Ctrl-S, a stalled
+/// connection) holds neither the recording nor its end up.
+///
 /// # Errors
 /// Those of the recording.
 pub fn wait_with(
     recording: Recording,
     limit: Option<Duration>,
     quiet: bool,
-    watcher: &mut impl Watcher,
+    mut watcher: impl Watcher + Send + 'static,
 ) -> Result<Summary, RecordError> {
     let mut shown = Shown::new(quiet, limit);
-    while !recording.finishes_within(POLL) {
-        if let Some(news) = watcher.news(&recording.progress()) {
-            shown.clear();
-            console::say(&news);
+    let tied = shown.wanted && !crate::os::hangup_is_ignored();
+    let progress = recording.progress_reader();
+    let (end, ended) = mpsc::channel::<Infallible>();
+    let (drawing, drawn) = mpsc::channel::<Infallible>();
+    let draw = move || {
+        let _drawing = drawing;
+        loop {
+            let over = ended.recv_timeout(POLL) != Err(RecvTimeoutError::Timeout);
+            let now = progress();
+            if let Some(news) = watcher.news(&now) {
+                shown.clear();
+                console::say(&news);
+            }
+            if over {
+                shown.clear();
+                return;
+            }
+            if shown.is_due() {
+                shown.show(&now, &mut watcher);
+            }
         }
-        if shown.is_due() {
-            shown.show(&recording.progress(), watcher);
+    };
+    let thread = std::thread::Builder::new().name("progress".to_owned()).spawn(draw);
+    let thread = thread.map_err(|source| RecordError::Io { what: "starting the progress thread".into(), source })?;
+    while !recording.finishes_within(POLL) {
+        if tied && crate::os::hung_up(&io::stderr()) {
+            recording.stop_handle().stop();
         }
     }
-    shown.clear();
+    drop(end);
+    // What comes is that it has ended, if it does.
+    if drawn.recv_timeout(DRAWN) != Err(RecvTimeoutError::Timeout)
+        && let Err(panic) = thread.join()
+    {
+        std::panic::resume_unwind(panic);
+    }
     recording.wait()
 }
 
@@ -417,6 +470,7 @@ pub fn summary_json(summary: &Summary) -> impl Serialize + use<> {
         target_cpu_seconds: f64,
         target_stopped_seconds: f64,
         target_memory_bytes: u64,
+        resources: Vec<session::ResourceUse>,
         own_cpu_seconds: f64,
         notes: Vec<String>,
         end: &'static str,
@@ -441,6 +495,7 @@ pub fn summary_json(summary: &Summary) -> impl Serialize + use<> {
                 target_cpu_seconds: seconds(session.observer.target_cpu),
                 target_stopped_seconds: seconds(session.observer.target_stopped),
                 target_memory_bytes: session.observer.target_memory,
+                resources: session.resources.clone(),
                 own_cpu_seconds: seconds(session.observer.own_cpu),
                 notes: session.notes.clone(),
                 end: match session.end {
@@ -465,6 +520,10 @@ pub fn cut_off(summary: &Summary, timed: bool, kept: bool) -> Option<String> {
         EndReason::AgentLost => true,
     })?;
     let what = match session.end {
+        // The agent ended it, and has said why.
+        EndReason::AgentLost if session.notes.iter().any(|note| note == wire::OUT_OF_MEMORY) => {
+            format!("process {}: {}", session.pid, wire::OUT_OF_MEMORY)
+        }
         EndReason::AgentLost => format!("the connection to process {} was lost", session.pid),
         _ => format!("process {} ended", session.pid),
     };
@@ -473,6 +532,9 @@ pub fn cut_off(summary: &Summary, timed: bool, kept: bool) -> Option<String> {
         _ => "nothing was to be kept".to_owned(),
     };
     let duration = duration::show(session.duration);
+    if what.ends_with(wire::OUT_OF_MEMORY) {
+        return Some(format!("{what}; {kept}"));
+    }
     Some(format!("{what} before the recording was complete, after {duration}; {kept}"))
 }
 
@@ -528,6 +590,7 @@ mod tests {
                     dropped: vec![("ring full".into(), 2), ("late".into(), 0)],
                     ..ObserverStatus::default()
                 },
+                resources: Vec::new(),
                 notes: vec!["an APM holds the main slot".into()],
                 end: EndReason::ProcessExited,
                 timings: recorder::Timings {
@@ -536,6 +599,7 @@ mod tests {
                 },
             }],
             exit_code: None,
+            nested: vec![],
         }
     }
 

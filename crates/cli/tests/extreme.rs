@@ -228,6 +228,7 @@ fn who_dies_meanwhile_is_told_to_have() {
         let folder = scratch();
         let session = file(&folder, "dying.clrscope");
         let mut process = start("extreme", runtime, "--hold 1000000 --churn 1 --threads 50");
+        let command = if runtime.major() < 6 { command.replace("allocations,", "") } else { (*command).to_owned() };
         let line = command.replace("{}", &process.pid().to_string()).replace("FILE", session.to_str().unwrap());
         let looking = Running::start(clrscope(words(&line)));
         std::thread::sleep(Duration::from_millis(*after));
@@ -268,7 +269,10 @@ fn two_thousand_threads_and_garbage_by_the_gigabyte() {
 
         let process = start("extreme", runtime, "--churn 2 --collectible --hold 1000");
         let pid = process.pid().to_string();
-        let profilers = "threads,threadpool,locks,allocations,jit,loads,heap";
+        let profilers = match runtime.major() < 6 {
+            true => "threads,threadpool,locks,jit,loads,heap",
+            false => "threads,threadpool,locks,allocations,jit,loads,heap",
+        };
         let arguments = ["record", &pid, "-q", "-p", profilers, "-d", "3s", "-o", session];
         let (ended, memory) = measured(&arguments);
         ended.expect(0);

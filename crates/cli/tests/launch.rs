@@ -269,3 +269,31 @@ fn the_default_file_is_named_after_the_command() {
     let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(names.len() == 1 && names[0].to_str().unwrap().starts_with("sh-20"), "{names:?}");
 }
+
+#[test]
+fn a_launch_within_a_launch_records_once() {
+    testkit::on_sample_runtimes_at_once(|runtime| {
+        let folder = scratch();
+        let (inner, outer) = (file(&folder, "inner.clrscope"), file(&folder, "outer.clrscope"));
+        for (seconds, code) in [("1", 0), ("1", 7)] {
+            let launch = Sample::named("burn").launch(runtime, &["--seconds", seconds]).command();
+            // The command ends as the inner launch does, or in its own way.
+            let script = format!("\"$@\" > /dev/null || exit 99; exit {code}");
+            let mut command = clrscope(["launch", "-o"]);
+            command.arg(&outer).args(["--", "sh", "-c", &script, "sh", common::binary(), "launch", "-o"]);
+            command.arg(&inner).arg("--").arg(launch.get_program()).args(launch.get_args());
+            for (name, value) in launch.get_envs() {
+                match value {
+                    Some(value) => command.env(name, value),
+                    None => command.env_remove(name),
+                };
+            }
+            let ended = Running::start(command).wait().expect(code);
+            assert!(ended.err.contains("has called `clrscope launch` itself"), "{runtime}: {}", ended.err);
+            let report = Report::of(&inner);
+            assert!(report.series("cpu")["samples"].as_u64().unwrap() > 20, "{runtime}");
+            let files: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+            assert_eq!(files, std::slice::from_ref(&inner), "{runtime}");
+        }
+    });
+}

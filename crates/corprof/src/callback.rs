@@ -347,7 +347,7 @@ macro_rules! callbacks {
             impl<P: Profiler> $Impl for Shim<P> {
                 $(
                     unsafe fn $raw(&self, $($raw_arg: $raw_ty),*) -> HResult {
-                        self.tell(|profiler, cx| {
+                        self.tell_if(const { tells_an_end(stringify!($raw)) }, |profiler, cx| {
                             // SAFETY: what the runtime passes to a callback is valid until the callback returns:
                             // arrays have the length passed with them, objects do not move, pointers may be null.
                             #[allow(unused_unsafe)]
@@ -359,6 +359,53 @@ macro_rules! callbacks {
             }
         )*
     };
+}
+
+/// Callbacks that come even after a panic: those that end what an id stands for, and those that end what others began. A profiler
+/// whose threads still run would take for alive what is freed.
+const ENDS: [&str; 21] = [
+    "AppDomainShutdownStarted",
+    "AppDomainShutdownFinished",
+    "AssemblyUnloadStarted",
+    "AssemblyUnloadFinished",
+    "ModuleLoadStarted",
+    "ModuleUnloadStarted",
+    "ModuleUnloadFinished",
+    "ClassUnloadStarted",
+    "ClassUnloadFinished",
+    "FunctionUnloadStarted",
+    "DynamicMethodUnloaded",
+    "ThreadDestroyed",
+    "JITCompilationFinished",
+    "DynamicMethodJITCompilationFinished",
+    "ReJITCompilationFinished",
+    "RuntimeSuspendStarted",
+    "RuntimeSuspendAborted",
+    "RuntimeResumeStarted",
+    "RuntimeResumeFinished",
+    "GarbageCollectionFinished",
+    "HandleDestroyed",
+];
+
+#[expect(clippy::indexing_slicing, reason = "done when this is compiled")]
+const fn tells_an_end(callback: &str) -> bool {
+    let mut index = 0;
+    while index < ENDS.len() {
+        if is_same(ENDS[index].as_bytes(), callback.as_bytes()) {
+            return true;
+        }
+        index += 1;
+    }
+    false
+}
+
+#[expect(clippy::indexing_slicing, reason = "done when this is compiled")]
+const fn is_same(a: &[u8], b: &[u8]) -> bool {
+    let mut index = 0;
+    while index < a.len() && index < b.len() && a[index] == b[index] {
+        index += 1;
+    }
+    index == a.len() && index == b.len()
 }
 
 callbacks! {

@@ -34,10 +34,11 @@ pub struct PanicReport<'a> {
 /// [`initialize_for_attach`](Profiler::initialize_for_attach), when it is attached to a running process. Both say
 /// which events they want.
 ///
-/// A panic in any of the methods or callbacks goes no further: the program runs on, this instance hears nothing any
-/// more but [`detach_succeeded`](Profiler::detach_succeeded) and [`shutdown`](Profiler::shutdown), and
-/// [`panicked`](Profiler::panicked) is called. (In the two `initialize` methods it makes the runtime unload the
-/// profiler.)
+/// A panic in any of the methods or callbacks goes no further: the program runs on, and
+/// [`panicked`](Profiler::panicked) is called. From then on this instance is only told what ends: threads, modules, classes and functions
+/// whose ids stand for nothing any more, suspensions, collections and compilations, and itself
+/// ([`detach_succeeded`](Profiler::detach_succeeded), [`shutdown`](Profiler::shutdown)). Threads of the profiler may still run, and must not take for
+/// alive what is freed. (In the two `initialize` methods a panic makes the runtime unload the profiler.)
 #[allow(unused_variables)]
 pub trait Profiler: ProfilerCallback {
     /// The process is starting. No managed code has run. An error keeps the profiler from being loaded, and the
@@ -54,6 +55,10 @@ pub trait Profiler: ProfilerCallback {
     fn initialize_for_attach(&self, info: &ProfilerInfo, client_data: &[u8]) -> Result<EventMask, HResult> {
         Err(com::codes::CORPROF_E_PROFILER_NOT_ATTACHABLE)
     }
+
+    /// `initialize` or `initialize_for_attach` has failed or panicked, or the runtime has refused the events that it returned: the
+    /// runtime unloads the library as soon as this returns. No thread of the profiler may be left then.
+    fn initialize_failed(&self) {}
 
     /// Whether to run as one of several notification-only profilers, which can be beside a main one. Asked before
     /// anything else, and only by .NET 6 and newer. See [`EventMask::NOTIFICATION_ONLY`] for what such a profiler may
@@ -88,6 +93,10 @@ impl<P: Profiler + ?Sized> Profiler for Arc<P> {
 
     fn initialize_for_attach(&self, info: &ProfilerInfo, client_data: &[u8]) -> Result<EventMask, HResult> {
         (**self).initialize_for_attach(info, client_data)
+    }
+
+    fn initialize_failed(&self) {
+        (**self).initialize_failed();
     }
 
     fn load_as_notification_only(&self) -> bool {
@@ -159,7 +168,12 @@ impl<P: Profiler> Shim<P> {
 
     /// Runs a callback, unless the profiler is switched off or was never initialized.
     pub(crate) fn tell(&self, callback: impl FnOnce(&P, &CallbackCx<'_>)) -> HResult {
-        if self.is_off() { S_OK } else { self.tell_even_if_off(callback) }
+        self.tell_if(false, callback)
+    }
+
+    /// The same, also when it is switched off where `even_if_off` says so.
+    pub(crate) fn tell_if(&self, even_if_off: bool, callback: impl FnOnce(&P, &CallbackCx<'_>)) -> HResult {
+        if self.is_off() && !even_if_off { S_OK } else { self.tell_even_if_off(callback) }
     }
 
     /// Runs one of the callbacks that end a profiler's life. Those come even after a panic: threads that the profiler
@@ -185,8 +199,12 @@ impl<P: Profiler> Shim<P> {
                 return Err(E_UNEXPECTED);
             }
             let info = self.info.get().ok_or(E_UNEXPECTED)?;
+            // Also when it panics.
+            let failed = Failed(&self.profiler);
             let mask = initialize(&self.profiler, info)?;
-            info.set_event_mask(mask).map_err(HResult::from)
+            info.set_event_mask(mask).map_err(HResult::from)?;
+            core::mem::forget(failed);
+            Ok(())
         })();
         match started {
             Ok(()) => S_OK,
@@ -194,6 +212,15 @@ impl<P: Profiler> Shim<P> {
             Err(code) if code.is_ok() => E_FAIL,
             Err(code) => code,
         }
+    }
+}
+
+/// Tells a profiler that it was not initialized, unless that is forgotten.
+struct Failed<'a, P: Profiler>(&'a P);
+
+impl<P: Profiler> Drop for Failed<'_, P> {
+    fn drop(&mut self) {
+        self.0.initialize_failed();
     }
 }
 

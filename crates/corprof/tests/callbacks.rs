@@ -537,11 +537,22 @@ fn a_panic_switches_the_profiler_off_and_is_reported() {
             "panicked(\"ICorProfilerCallback::ExceptionThrown\", Some(\"a profiler's mistake\"), 1)",
         ]
     );
-    // Nothing is heard any more, and nothing is vetoed, except the end.
+    // Nothing is heard any more, and nothing is vetoed, except what ends.
     // SAFETY: no pointers.
     assert_eq!(unsafe { loaded.raw().ExceptionThrown(OBJECTS[0]) }, S_OK);
+    // SAFETY: no pointers.
+    assert_eq!(unsafe { loaded.raw().ThreadCreated(ThreadId(1)) }, S_OK);
     assert!(loaded.may_inline(F, F));
     assert!(loaded.profiler().take().is_empty());
+    // SAFETY: no pointers.
+    assert_eq!(unsafe { loaded.raw().ThreadDestroyed(ThreadId(1)) }, S_OK);
+    // SAFETY: no pointers.
+    assert_eq!(unsafe { loaded.raw().ModuleUnloadStarted(ModuleId(7)) }, S_OK);
+    let ends = loaded.profiler().take();
+    assert!(
+        ends.len() == 2 && ends[0].starts_with("thread_destroyed(") && ends[1].starts_with("module_unload_started("),
+        "{ends:?}"
+    );
     assert_eq!(loaded.shim().panics(), 1);
     loaded.detach();
     loaded.shutdown();

@@ -117,6 +117,15 @@ pub enum Error {
         /// What the system says.
         source: io::Error,
     },
+    /// The process that ends EventPipe sessions in order cannot be started, or is gone.
+    #[error(
+        "cannot run the process that ends event sessions in order when clrscope is killed, and without it the target could \
+        come to harm: {source}; raise the limits of processes and memory, or leave out profilers that listen to runtime events"
+    )]
+    Keeper {
+        /// What the system says.
+        source: io::Error,
+    },
     /// Not built for this operating system.
     #[error("{what} is not supported on this system: {reason}")]
     Unsupported {

@@ -1,10 +1,27 @@
+#[cfg(target_os = "linux")]
+pub(crate) use crate::keeper::Kept;
 use crate::message::{Command, Payload};
 use crate::platform::transport::Stream;
 use crate::{Error, Port};
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How long an orderly end may take when a session is dropped that nobody keeps.
+const END_LIMIT: Duration = Duration::from_secs(2);
+
+/// There are no keepers.
+#[cfg(not(target_os = "linux"))]
+#[derive(Debug)]
+pub(crate) enum Kept {}
+
+#[cfg(not(target_os = "linux"))]
+impl Kept {
+    pub(crate) fn stopped(&self) {
+        match *self {}
+    }
+}
 
 /// One source of events of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,11 +106,15 @@ impl EventPipeConfig {
 ///
 /// A read ends with [`io::ErrorKind::TimedOut`] when nothing came for the idle limit, which is normal for a quiet
 /// process; reading again goes on where it was. When the session is dropped it is stopped.
+///
+/// The connection is never just closed: a runtime whose connection breaks ends the session in a way that can hang .NET
+/// Core 3.1 and crash later ones.
 #[derive(Debug)]
 pub struct EventPipeSession {
     stream: Stream,
     stopper: Stopper,
     form: u32,
+    kept: Option<Kept>,
 }
 
 /// Ends a session from another thread than the one that reads it.
@@ -101,6 +122,8 @@ pub struct EventPipeSession {
 pub struct Stopper {
     port: Port,
     id: u64,
+    asked: Arc<AtomicBool>,
+    /// The runtime answered that the session has ended.
     stopped: Arc<AtomicBool>,
 }
 
@@ -108,9 +131,9 @@ impl EventPipeSession {
     /// How long a read waits for events when nothing else was said.
     pub const DEFAULT_IDLE_LIMIT: Duration = Duration::from_millis(500);
 
-    pub(crate) fn new(port: Port, id: u64, mut stream: Stream, form: u32) -> Self {
+    pub(crate) fn new(port: Port, id: u64, mut stream: Stream, form: u32, kept: Option<Kept>) -> Self {
         stream.set_idle_limit(Self::DEFAULT_IDLE_LIMIT);
-        Self { stream, stopper: Stopper { port, id, stopped: Arc::new(AtomicBool::new(false)) }, form }
+        Self { stream, stopper: Stopper { port, id, asked: Arc::default(), stopped: Arc::default() }, form, kept }
     }
 
     /// The runtime's number for the session.
@@ -138,10 +161,12 @@ impl Stopper {
     /// Ends the session. Blocks until the runtime has written everything that it buffered, so the stream has to
     /// be read meanwhile. Does nothing the second time.
     pub fn stop(&self, timeout: Duration) -> Result<(), Error> {
-        if self.stopped.swap(true, Ordering::Relaxed) {
+        if self.asked.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
-        self.port.stop_tracing(self.id, timeout)
+        self.port.stop_tracing(self.id, timeout)?;
+        self.stopped.store(true, Ordering::Release);
+        Ok(())
     }
 }
 
@@ -153,10 +178,25 @@ impl Read for EventPipeSession {
 
 impl Drop for EventPipeSession {
     fn drop(&mut self) {
-        // Nobody reads any more: a runtime that waits for us to read gets an error instead.
-        self.stream.shutdown();
+        if let Some(kept) = &self.kept {
+            if self.stopper.stopped.load(Ordering::Acquire) {
+                kept.stopped();
+            }
+            // The keeper reads and ends what has not ended.
+            return;
+        }
+        let until = Instant::now() + END_LIMIT;
+        let stopper = self.stopper.clone();
         // It may have stopped by itself meanwhile, or be gone.
-        let _ = self.stopper.stop(Duration::from_secs(1));
+        let stopping = std::thread::Builder::new().spawn(move || stopper.stop(END_LIMIT));
+        self.stream.set_deadline(until);
+        let mut buffer = vec![0; 64 << 10];
+        // The runtime answers when everything was read. An error is the end of the time, or of the connection.
+        while stopping.is_ok() && self.stream.read(&mut buffer).is_ok_and(|read| read > 0) {}
+        if let Ok(stopping) = stopping {
+            // Both had the same time.
+            let _ = stopping.join();
+        }
     }
 }
 

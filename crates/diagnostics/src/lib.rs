@@ -24,6 +24,8 @@
 mod error;
 mod eventpipe;
 mod hresult;
+#[cfg(target_os = "linux")]
+pub mod keeper;
 mod memory;
 mod message;
 mod platform;
@@ -34,6 +36,8 @@ mod reverse;
 pub use error::{Candidate, Error};
 pub use eventpipe::{EventPipeConfig, EventPipeSession, Provider, Stopper};
 pub use hresult::HResult;
+#[cfg(target_os = "linux")]
+pub use keeper::Keeper;
 pub use memory::{MemorySplit, memory};
 #[cfg(target_os = "linux")]
 pub use platform::proc;

@@ -1,3 +1,6 @@
+use crate::eventpipe::Kept;
+#[cfg(target_os = "linux")]
+use crate::keeper;
 use crate::message::{Answer, Command, Fields, HEADER, MAX_MESSAGE, Payload, parse_answer};
 use crate::platform::transport::{self, Stream};
 use crate::reverse::Instance;
@@ -136,37 +139,14 @@ impl Port {
 
     /// Sends one command and reads the whole answer. The connection comes back for streams that follow.
     fn exchange(&self, command: Command, payload: Payload, timeout: Duration) -> Result<(Stream, Vec<u8>), Error> {
-        let message = payload.message(command).map_err(|size| Error::TooLarge {
-            command: command.name,
-            size,
-            max: MAX_MESSAGE,
-        })?;
+        let message = message(command, payload)?;
         // Far enough away to be no limit, near enough to be no overflow.
         let deadline = Instant::now() + timeout.min(Duration::from_secs(1 << 20));
         let failed = |source| Error::from_io(command.name, timeout, source);
-        let garbage = |what: String| Error::Garbage { command: command.name, what };
         let mut stream = self.connect(deadline)?;
         stream.write_all(&message).map_err(failed)?;
-        let mut header = [0; HEADER];
-        match read_up_to(&mut stream, &mut header).map_err(failed)? {
-            HEADER => {}
-            0 => return Err(Error::Closed { command: command.name }),
-            read => return Err(garbage(format!("it ends after {read} bytes"))),
-        }
-        let (ok, length) = match parse_answer(&header).map_err(garbage)? {
-            Answer::Ok(length) => (true, length),
-            Answer::Error(length) => (false, length),
-        };
-        // At most 64 KiB: the length was a u16.
-        let mut payload = vec![0; length];
-        stream.read_exact(&mut payload).map_err(failed)?;
-        if ok {
-            return Ok((stream, payload));
-        }
-        let mut fields = Fields::new(&payload);
-        let hresult = HResult(fields.u32().map_err(garbage)?);
-        let message = fields.string().ok().filter(|text| !text.is_empty());
-        Err(Error::Refused { command: command.name, hresult, message })
+        let payload = read_answer(&mut stream, command, timeout)?;
+        Ok((stream, payload))
     }
 
     /// A command whose answer is nothing but an error code, or nothing at all.
@@ -303,16 +283,50 @@ impl Port {
     ///
     /// .NET Core 3.1 answers some milliseconds before it collects: events of that time are missing without a trace.
     /// The head of the stream comes when it does collect.
+    ///
+    /// The session breaks if this process is killed, which can end or hang the runtime: see `Keeper` (Linux).
     pub fn collect(&self, config: &EventPipeConfig) -> Result<EventPipeSession, Error> {
+        self.collect_with(config, |command, payload, timeout| {
+            self.exchange(command, payload, timeout).map(|(stream, payload)| (stream, payload, None))
+        })
+    }
+
+    /// As [`Self::collect`], with a session that the keeper knows, where there is one.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn collect_kept(
+        &self,
+        config: &EventPipeConfig,
+        keeper: Option<&keeper::Shared>,
+    ) -> Result<EventPipeSession, Error> {
+        let (Some(keeper), Source::Listening { path, pid }) = (keeper, &self.source) else {
+            return self.collect(config);
+        };
+        self.collect_with(config, |command, payload, timeout| {
+            let message = message(command, payload)?;
+            let deadline = Instant::now() + timeout;
+            let connection = self.connect(deadline)?;
+            let channel = keeper.send(&connection, path, *pid, &message).map_err(|source| Error::Keeper { source })?;
+            let again = channel.try_clone().map_err(|source| Error::Keeper { source })?;
+            let payload = read_answer(&mut Stream::new(again, deadline), command, timeout)?;
+            Ok((connection, payload, Some(Kept::new(channel))))
+        })
+    }
+
+    /// Tries the forms of the command with `exchange`, newest first.
+    fn collect_with(
+        &self,
+        config: &EventPipeConfig,
+        exchange: impl Fn(Command, Payload, Duration) -> Result<(Stream, Vec<u8>, Option<Kept>), Error>,
+    ) -> Result<EventPipeSession, Error> {
         let deadline = Instant::now() + self.timeout;
         let mut last = None;
         for form in (1..=4).rev() {
             let (command, payload) = config.command(form);
-            match self.exchange(command, payload, deadline.saturating_duration_since(Instant::now())) {
-                Ok((stream, payload)) => {
+            match exchange(command, payload, deadline.saturating_duration_since(Instant::now())) {
+                Ok((stream, payload, kept)) => {
                     let id =
                         Fields::new(&payload).u64().map_err(|what| Error::Garbage { command: command.name, what })?;
-                    return Ok(EventPipeSession::new(self.clone(), id, stream, form));
+                    return Ok(EventPipeSession::new(self.clone(), id, stream, form, kept));
                 }
                 Err(error) if error.is_unknown_command() => last = Some(error),
                 Err(error) => return Err(error),
@@ -333,6 +347,37 @@ impl fmt::Debug for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Port").field("address", &self.address()).field("timeout", &self.timeout).finish()
     }
+}
+
+/// The bytes of a command.
+fn message(command: Command, payload: Payload) -> Result<Vec<u8>, Error> {
+    payload.message(command).map_err(|size| Error::TooLarge { command: command.name, size, max: MAX_MESSAGE })
+}
+
+/// The payload of the answer to a command that succeeded.
+fn read_answer(stream: &mut impl Read, command: Command, timeout: Duration) -> Result<Vec<u8>, Error> {
+    let failed = |source| Error::from_io(command.name, timeout, source);
+    let garbage = |what: String| Error::Garbage { command: command.name, what };
+    let mut header = [0; HEADER];
+    match read_up_to(stream, &mut header).map_err(failed)? {
+        HEADER => {}
+        0 => return Err(Error::Closed { command: command.name }),
+        read => return Err(garbage(format!("it ends after {read} bytes"))),
+    }
+    let (ok, length) = match parse_answer(&header).map_err(garbage)? {
+        Answer::Ok(length) => (true, length),
+        Answer::Error(length) => (false, length),
+    };
+    // At most 64 KiB: the length was a u16.
+    let mut payload = vec![0; length];
+    stream.read_exact(&mut payload).map_err(failed)?;
+    if ok {
+        return Ok(payload);
+    }
+    let mut fields = Fields::new(&payload);
+    let hresult = HResult(fields.u32().map_err(garbage)?);
+    let message = fields.string().ok().filter(|text| !text.is_empty());
+    Err(Error::Refused { command: command.name, hresult, message })
 }
 
 /// Reads until the buffer is full or the other side closes; says how many bytes came.

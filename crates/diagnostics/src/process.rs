@@ -85,6 +85,13 @@ pub enum Obstacle {
         /// Where it was, as the process sees it.
         path: PathBuf,
     },
+    /// It changed its root directory after it had made its socket, which we do not reach.
+    Chrooted {
+        /// Its root directory now, as we see it.
+        root: PathBuf,
+        /// Where the socket is, as the process saw it.
+        path: PathBuf,
+    },
     /// It runs .NET, but made no socket.
     NoSocket {
         /// Where the socket should be, as the process sees it.
@@ -124,6 +131,13 @@ impl fmt::Display for Obstacle {
             Obstacle::SocketRemoved { path } => write!(
                 f,
                 "its diagnostic socket {} was deleted, by a cleaner of temporary files perhaps: restart the process",
+                path.display()
+            ),
+            Obstacle::Chrooted { root, path } => write!(
+                f,
+                "it has changed its root directory to {} (chroot) after it made its diagnostic socket {}, which cannot be \
+                 reached from there: run clrscope where that path is seen, or start the process within its new root",
+                root.display(),
                 path.display()
             ),
             Obstacle::NoSocket { directory } => write!(

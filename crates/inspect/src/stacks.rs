@@ -3,7 +3,7 @@
 use crate::wait_kind::{doing, wait_kind};
 use diagnostics::DotnetProcess;
 use profilers::Selection;
-use recorder::{AgentFile, EngineChoice, RecordError, RecordOptions};
+use recorder::{AgentFile, EngineChoice, RecordError, RecordOptions, StopHandle};
 use serde::Serialize;
 use session::{FrameDef, FunctionDef, SessionRecord, StackDef, StackId, ThreadId, ThreadLook, ThreadState};
 use std::{
@@ -62,11 +62,17 @@ pub enum StacksError {
 
 impl Stacks {
     /// Attaches, looks at all threads once, and leaves. Never takes longer than `limit` plus a moment: when that is over, the
-    /// recording is left to itself and the agent leaves by itself as soon as this program ends.
+    /// recording is left to itself and the agent leaves by itself as soon as this program ends. `begun` gets a handle that ends
+    /// it before.
     ///
     /// # Errors
     /// When the process cannot be attached to, or its runtime does not answer in time.
-    pub fn take(process: &DotnetProcess, agent: AgentFile, limit: Duration) -> Result<Self, StacksError> {
+    pub fn take(
+        process: &DotnetProcess,
+        agent: AgentFile,
+        limit: Duration,
+        begun: impl FnOnce(StopHandle) + Send + 'static,
+    ) -> Result<Self, StacksError> {
         let until = Instant::now() + limit;
         let options = RecordOptions {
             profilers: Selection::parse_list(PROFILER).unwrap_or_default(),
@@ -81,7 +87,7 @@ impl Stacks {
         let process = process.clone();
         let (sender, receiver) = mpsc::channel();
         std::thread::spawn(move || {
-            let taken = Self::record(&process, options, until);
+            let taken = Self::record(&process, options, until, begun);
             // Nobody listens any more when the limit is over.
             let _ = sender.send(taken);
         });
@@ -94,10 +100,16 @@ impl Stacks {
         }
     }
 
-    fn record(process: &DotnetProcess, options: RecordOptions, until: Instant) -> Result<Self, RecordError> {
+    fn record(
+        process: &DotnetProcess,
+        options: RecordOptions,
+        until: Instant,
+        begun: impl FnOnce(StopHandle),
+    ) -> Result<Self, RecordError> {
         let mut recording = recorder::attach(process, options)?;
         let mut collected = Collected::default();
         let stop = recording.stop_handle();
+        begun(stop.clone());
         if let Some(stream) = recording.subscribe() {
             // The limit is for a recording that does not end when it is told to.
             while let Ok(Some(record)) = stream.next_timeout(until.saturating_duration_since(Instant::now())) {
@@ -107,6 +119,8 @@ impl Stacks {
             }
         }
         stop.stop();
+        // The agent leaves in order.
+        recording.finishes_within(until.saturating_duration_since(Instant::now()));
         Ok(collected.stacks())
     }
 }

@@ -252,6 +252,7 @@ impl ProfileBuilder {
                 see(status.time);
                 profile.observer.push(status.clone());
             }
+            SessionRecord::Resources(uses) => profile.resources.clone_from(uses),
             SessionRecord::Note { time, message } => {
                 see(*time);
                 profile.notes.push((*time, message.clone()));
@@ -301,6 +302,7 @@ impl ProfileBuilder {
             pauses: Vec::new(),
             survivors: Vec::new(),
             observer: Vec::new(),
+            resources: Vec::new(),
             notes: Vec::new(),
             end: None,
             cut_short: false,
@@ -342,6 +344,7 @@ impl ProfileBuilder {
             profile.end = old.end.take();
             // The costs of the observer count from the start, so that the last one stays true.
             profile.observer.extend(old.observer.pop());
+            profile.resources = std::mem::take(&mut old.resources);
         }
         self.latest = latest;
     }

@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
 use session::{
-    FunctionId, GcEvent, Nanos, ObserverStatus, PauseEvent, ProfilerRun, SessionEnd, SessionInfo, SurvivorLook,
+    FunctionId, GcEvent, Nanos, ObserverStatus, PauseEvent, ProfilerRun, ResourceUse, SessionEnd, SessionInfo,
+    SurvivorLook,
 };
 
 use crate::{
@@ -54,6 +55,8 @@ pub struct Profile {
     pub survivors: Vec<SurvivorLook>,
     /// What the observation cost, again and again; each counts from the start.
     pub observer: Vec<ObserverStatus>,
+    /// What the agent held in the target, as last reported.
+    pub resources: Vec<ResourceUse>,
     /// What a user should know.
     pub notes: Vec<(Nanos, String)>,
     /// How it ended, where that was recorded.

@@ -36,10 +36,11 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
             keywords: 0x1,
             level: 5,
             arguments: "",
-            runtimes: (0, 9),
+            runtimes: (6, 9),
         },
     ],
-    since: 3,
+    // Older runtimes can hang for good when a session ends while threads write events to it, however it ends.
+    since: 6,
     attach: true,
 };
 

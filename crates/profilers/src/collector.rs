@@ -4,11 +4,13 @@ use wire::{Nanos, Record};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object(pub usize);
 
-/// A class as the runtime numbers it (`ClassID`).
+/// A class, by a number of the agent's that never stands for another one. The runtime's own (`ClassID`) may: it is the address of a
+/// structure that is freed when its module is unloaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Class(pub usize);
 
-/// A function as the runtime numbers it (`FunctionID`).
+/// A function as the runtime numbers it (`FunctionID`), during one callback only; in what is handed to the writer, a number
+/// of the agent's, 0 for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Function(pub usize);
 

@@ -46,7 +46,7 @@ const PER_CLASS: u32 = 20;
 #[derive(Default)]
 #[repr(align(64))]
 struct Slot {
-    /// `ClassID`, 0 while the slot is free.
+    /// Number of the class, 0 while the slot is free.
     class: AtomicUsize,
     /// Thrown so far.
     total: AtomicU64,
@@ -149,7 +149,7 @@ impl Exceptions {
 
     /// The slot of a class: open addressing without removal.
     fn slot(&self, class: usize) -> Option<&Slot> {
-        // Class ids are pointers; their low bits are all alike.
+        // The low bits of numbers are all alike.
         let start = (class >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as usize) >> 20;
         for step in 0..CLASSES {
             let slot = self.slots.get((start + step) % CLASSES)?;

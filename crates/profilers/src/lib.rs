@@ -168,6 +168,7 @@ mod tests {
             max_frames: 64,
             launched: false,
             makes_up: false,
+            stays: false,
         };
         assert_eq!(create(&config).len(), 0);
         assert_eq!(events_of(&config), (0, 0));

@@ -20,6 +20,17 @@ pub enum RecordError {
         /// Each folder tried and what went wrong there.
         tried: String,
     },
+    /// What lies in the target's file system is touched with the rights of its user only, and we may not take them.
+    #[error(
+        "cannot act as the user {uid} of the target ({source}), and clrscope touches that user's files with no other rights: \
+        run it as that user, or as root with CAP_SETUID and CAP_SETGID"
+    )]
+    Identity {
+        /// The user of the target.
+        uid: u32,
+        /// Why not.
+        source: io::Error,
+    },
     /// The session file cannot be written.
     #[error("cannot write the session file {}: {source}; choose another place with -o", path.display())]
     Output {
@@ -43,8 +54,9 @@ pub enum RecordError {
     #[error(
         "the profiler {profiler} needs the runtime's one slot for a profiler that may do everything, and in process {pid} {}",
         match ours {
-            true => "another profiler holds it: most likely the command of clrscope that is at work there (a trace, or a look at the \
-                heap); try again when that has ended, which takes some seconds after a trace of very many methods",
+            true => "another profiler holds it: a command of clrscope that is at work there (a trace, or a heap snapshot). Try again \
+                when that has ended. If there is none, the agent of another version of clrscope stays there until the process is \
+                restarted",
             false => "another profiler holds it (an APM agent, for example): start the process without that",
         }
     )]
@@ -55,6 +67,16 @@ pub enum RecordError {
         pid: u32,
         /// The profiler that needs it.
         profiler: &'static str,
+    },
+    /// The process has no room for the agent.
+    #[error("process {pid} has no room for the agent: {what}; {next}")]
+    NoRoom {
+        /// The process.
+        pid: u32,
+        /// What is used up.
+        what: String,
+        /// What to do.
+        next: &'static str,
     },
     /// An agent that has traced methods is there, and the runtime does not let it ask for more.
     #[error(
@@ -67,6 +89,32 @@ pub enum RecordError {
         /// The profiler that needs it.
         profiler: &'static str,
     },
+    /// The agent that stays in the process has no time.
+    #[error(
+        "the agent of clrscope that stays in process {pid} {} (waited {} s): try again {}",
+        if *reverts { "still reverts what the last recording has changed" } else { "records for another command" },
+        waited.as_secs(),
+        if *reverts { "later" } else { "when that has ended" },
+    )]
+    ResidentBusy {
+        /// The process.
+        pid: u32,
+        /// Whether it is done with its session, but for the changes that were made.
+        reverts: bool,
+        /// For how long.
+        waited: Duration,
+    },
+    /// No further library is loaded into the process.
+    #[error(
+        "{count} libraries of clrscope are left in process {pid}, because other profilers were there, or have left it in a way \
+        after which the runtime calls no notification-only profiler; no more is loaded: restart the process"
+    )]
+    TooManyAgents {
+        /// The process.
+        pid: u32,
+        /// How many.
+        count: usize,
+    },
     /// The agent was loaded but did not connect.
     #[error("the agent was loaded into process {pid} but did not connect within {limit:?}: {hint}")]
     NoHello {
@@ -78,8 +126,8 @@ pub enum RecordError {
         hint: String,
     },
     /// The agent is of another build.
-    #[error("a stale agent answered in process {pid} (protocol {found}, expected {expected}): restart that process \
-        to get rid of it", expected = wire::PROTOCOL_VERSION)]
+    #[error("an agent of another version of clrscope stays in process {pid} (protocol {found}, expected {expected}): record \
+        with that version, or restart the process", expected = wire::PROTOCOL_VERSION)]
     StaleAgent {
         /// The process.
         pid: u32,
@@ -135,6 +183,22 @@ pub enum RecordError {
         /// Which.
         profiler: &'static str,
     },
+    /// A profiler was asked for that would endanger a process on this runtime.
+    #[error(
+        "the profiler {profiler} needs .NET {since} or newer, and process {pid} runs {}: a runtime that old can hang for good when \
+        tracing of events that its threads write all the time ends; leave out {profiler}, or start the program with clrscope launch \
+        -p allocations:exact", runtime_name(*runtime)
+    )]
+    RuntimeTooOld {
+        /// Which.
+        profiler: &'static str,
+        /// The process.
+        pid: u32,
+        /// Lowest major version of .NET for it.
+        since: u16,
+        /// Version of the process's runtime: major, minor.
+        runtime: (u16, u16),
+    },
     /// Two profilers were asked for that cannot be in one recording.
     #[error(
         "the profilers {0} and {1} cannot be in one recording, because both want to be told of collections: record one \
@@ -170,8 +234,13 @@ impl RecordError {
             Self::Port(_)
             | Self::MainSlotTaken { .. }
             | Self::TracedBefore { .. }
+            | Self::ResidentBusy { .. }
+            | Self::TooManyAgents { .. }
             | Self::NeedsMainSlot { .. }
+            | Self::NoRoom { .. }
+            | Self::RuntimeTooOld { .. }
             | Self::StaleAgent { .. }
+            | Self::Identity { .. }
             | Self::NoHello { .. }
             | Self::AgentFailed { .. } => 4,
             Self::Exited { .. } | Self::NothingProfiled { .. } => 5,
@@ -181,4 +250,9 @@ impl RecordError {
             Self::Spawn { .. } => 126,
         }
     }
+}
+
+/// .NET with its version, as it calls itself.
+fn runtime_name((major, minor): (u16, u16)) -> String {
+    format!(".NET {}{major}.{minor}", if major < 5 { "Core " } else { "" })
 }

@@ -8,6 +8,7 @@
 
 mod agent_file;
 mod error;
+mod notice;
 mod options;
 mod progress;
 
@@ -20,5 +21,6 @@ mod linux;
 pub use agent_file::AgentFile;
 pub use error::RecordError;
 pub use linux::{Recording, attach, launch};
+pub use notice::on_wait;
 pub use options::{EngineChoice, RecordOptions};
 pub use progress::{Progress, RuleHandle, SessionSummary, StopHandle, Summary, Timings};

@@ -1,5 +1,5 @@
 use rules::RuleSet;
-use session::{EndReason, ObserverStatus};
+use session::{EndReason, ObserverStatus, ResourceUse};
 use std::{
     path::PathBuf,
     sync::{
@@ -73,6 +73,8 @@ pub struct Summary {
     pub sessions: Vec<SessionSummary>,
     /// Exit code of a launched command, 128 + n where signal n ended it.
     pub exit_code: Option<i32>,
+    /// Process ids of the launches of clrscope within a launched command. What they run is in their files.
+    pub nested: Vec<u32>,
 }
 
 /// What the recording of one process left behind.
@@ -92,6 +94,8 @@ pub struct SessionSummary {
     pub samples: Vec<(&'static str, u64)>,
     /// Costs and drops.
     pub observer: ObserverStatus,
+    /// What the agent held in the process, and what it left behind.
+    pub resources: Vec<ResourceUse>,
     /// Things a user should know.
     pub notes: Vec<String>,
     /// Why it ended.

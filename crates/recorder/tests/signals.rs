@@ -6,7 +6,7 @@ mod support;
 use recorder::{EngineChoice, RecordError, SessionSummary};
 use session::{SessionReader, SessionRecord};
 use std::{collections::HashMap, fs::File, io::BufReader, path::Path, time::Duration};
-use support::{counter, handles_sigprof, is_mapped, options, record, try_record, without_kernel_ring};
+use support::{counter, filtered, handles_sigprof, is_mapped, options, record, try_record, without_kernel_ring};
 use testkit::{Runtime, Sample, TargetProcess, sample_runtimes};
 
 fn supported() -> impl Iterator<Item = Runtime> {
@@ -167,6 +167,31 @@ fn where_the_signal_is_taken_the_runtime_is_walked_instead() {
             .collect();
         assert_eq!(engines, [summary.engine]);
         assert!(process.is_running() && !is_mapped(process.pid()));
+    }
+}
+
+#[test]
+fn where_a_filter_may_kill_the_process_it_lives() {
+    for runtime in supported() {
+        let calls = [libc::SYS_timer_create, libc::SYS_process_vm_readv];
+        let start = move || Sample::named("mixed").start(runtime, &["--seconds", "60", "--modes", "cpu,alloc,nullref"]);
+        let mut process = filtered(&calls, seccompiler::SeccompAction::KillProcess, start);
+        process.wait_for_ready();
+        let pid = process.pid();
+        let chosen = options(EngineChoice::Auto, 100, Duration::from_secs(2), None);
+        let summary = without_kernel_ring(move || record(pid, chosen));
+        assert!(process.is_running(), "{runtime}: {}", process.transcript());
+        assert_walked(&summary, "seccomp");
+        let signals = options(EngineChoice::Signals, 100, Duration::from_secs(2), None);
+        let refused = try_record(pid, signals).unwrap_err();
+        assert!(
+            matches!(&refused, RecordError::Engine { engine: "signals", reason } if reason.contains("seccomp")),
+            "{refused}"
+        );
+        // The kernel's ring needs code and unwind tables, which are read in the process.
+        let ring = options(EngineChoice::Auto, 100, Duration::from_secs(2), None);
+        record(pid, ring);
+        assert!(process.is_running() && !is_mapped(pid), "{runtime}: {}", process.transcript());
     }
 }
 

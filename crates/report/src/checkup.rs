@@ -1,6 +1,6 @@
 //! The findings of a check-up, as text, JSON, Markdown or one page of HTML.
 
-use crate::{ReportError, html, markdown, text::clean};
+use crate::{ReportError, html, markdown, plain, text::clean};
 use diagnose::{Finding, RULES, Severity};
 use serde::Serialize;
 use std::io::Write;
@@ -59,10 +59,7 @@ impl Checkup<'_> {
     pub fn write(&self, format: CheckupFormat, out: &mut dyn Write) -> Result<(), ReportError> {
         match format {
             CheckupFormat::Text => self.text(out),
-            CheckupFormat::Json => {
-                serde_json::to_writer_pretty(&mut *out, self)?;
-                Ok(writeln!(out)?)
-            }
+            CheckupFormat::Json => Ok(writeln!(out, "{}", plain::json_pretty(self)?)?),
             CheckupFormat::Markdown => self.markdown(out),
             CheckupFormat::Html => self.html(out),
         }

@@ -51,7 +51,7 @@ impl Events<'_> {
     fn put(&mut self, event: &impl Serialize) -> Result<(), ReportError> {
         self.out.write_all(if self.any { b",\n" } else { b"\n" })?;
         self.any = true;
-        Ok(serde_json::to_writer(&mut *self.out, event)?)
+        Ok(crate::plain::write_json(&mut *self.out, event)?)
     }
 }
 
@@ -63,7 +63,7 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
     out.write_all(b"{\"displayTimeUnit\":\"ns\",\"otherData\":")?;
     let started = info.start_unix_ms.to_string();
     let version = format!("clrscope {}", info.tool_version);
-    serde_json::to_writer(&mut *out, &json!({"version": version, "start_unix_ms": started, "runtime": info.runtime}))?;
+    crate::plain::write_json(&mut *out, &json!({"version": version, "start_unix_ms": started, "runtime": info.runtime}))?;
     out.write_all(b",\"traceEvents\":[")?;
     let mut events = Events { out, any: false };
     let mut name = |kind: &str, tid: u32, name: &str| {

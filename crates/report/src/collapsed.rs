@@ -66,5 +66,5 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
 
 /// A name without what separates frames and lines.
 fn plain(name: &str) -> String {
-    name.chars().map(|c| if c == ';' { ':' } else if c.is_control() { ' ' } else { c }).collect()
+    crate::plain::visible(name).replace(';', ":")
 }

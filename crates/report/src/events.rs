@@ -32,7 +32,7 @@ fn render(profile: &Profile, _: &Options, out: &mut dyn Write) -> Result<(), Rep
         "start_unix_ms": info.start_unix_ms,
         "profilers": info.profilers.iter().map(|run| run.id.as_str()).collect::<Vec<_>>(),
     });
-    writeln!(out, "{head}")?;
+    writeln!(out, "{}", crate::plain::json(&head)?)?;
     let mut events = Vec::new();
     traced(profile, &mut events);
     jit(profile, &mut events);
@@ -41,7 +41,7 @@ fn render(profile: &Profile, _: &Options, out: &mut dyn Write) -> Result<(), Rep
     events.sort_by_key(|(time, _)| *time);
     for (time, mut event) in events {
         event["time_ns"] = time.saturating_sub(info.start).into();
-        writeln!(out, "{event}")?;
+        writeln!(out, "{}", crate::plain::json(&event)?)?;
     }
     Ok(())
 }

@@ -372,6 +372,6 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         writer.samples(kind);
     }
     writer.pauses();
-    serde_json::to_writer(out, &writer.out)?;
+    crate::plain::write_json(out, &writer.out)?;
     Ok(())
 }

@@ -956,7 +956,7 @@ impl Write for Embedded<'_> {
 
 /// Text for HTML.
 pub(crate) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    crate::plain::visible(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(), ReportError> {
@@ -1004,7 +1004,7 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         match part {
             0 => out.write_all(escape(&format!("{} – clrscope", profile.info.process_name)).as_bytes())?,
             1 => out.write_all(STYLE.as_bytes())?,
-            2 => serde_json::to_writer(Embedded(out), &page)?,
+            2 => crate::plain::write_visible_json(Embedded(out), &page)?,
             _ => out.write_all(PROGRAM.as_bytes())?,
         }
         rest = after;

@@ -52,6 +52,8 @@ struct File<'a> {
     all_threads: Value,
     threadpool: Value,
     observer: &'a [session::ObserverStatus],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    resources: &'a [session::ResourceUse],
     notes: Vec<Value>,
 }
 
@@ -133,9 +135,10 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         all_threads: all_threads(profile),
         threadpool: threadpool(profile),
         observer: &profile.observer,
+        resources: &profile.resources,
         notes: profile.notes.iter().map(|(time, message)| json!({"time_ns": since(profile, *time), "message": message})).collect(),
     };
-    serde_json::to_writer(&mut *out, &file)?;
+    crate::plain::write_json(&mut *out, &file)?;
     writeln!(out)?;
     Ok(())
 }

@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod checkup;
+pub mod plain;
 mod sections;
 
 pub use checkup::{Checkup, CheckupFormat, Target};

@@ -3,7 +3,7 @@ use std::io::Write;
 use profile::Profile;
 
 use crate::{
-    Exporter, Options, ReportError,
+    Exporter, Options, ReportError, plain,
     sections::{Cell, Table, sections},
 };
 
@@ -36,11 +36,10 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
 /// Makes text plain: what Markdown or HTML would act on is escaped, line breaks become spaces.
 pub(crate) fn escape(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
-    for character in text.chars() {
+    for character in plain::visible(&text.replace(['\n', '\r'], " ")).chars() {
         match character {
             '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '|' | '#' | '~' => plain.extend(['\\', character]),
             '&' => plain.push_str("&amp;"),
-            character if character.is_control() => plain.push(' '),
             character => plain.push(character),
         }
     }
@@ -49,9 +48,8 @@ pub(crate) fn escape(text: &str) -> String {
 
 /// Code between as many backticks as it needs.
 pub(crate) fn code(text: &str) -> String {
-    let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     // A bar would end the cell even within code.
-    let text = text.replace('|', "\\|");
+    let text = plain::visible(text).replace('|', "\\|");
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or_default();
     let ticks = "`".repeat(longest + 1);
     match text.starts_with('`') || text.ends_with('`') {

@@ -61,6 +61,7 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         text("process.runtime.version", &info.runtime),
     ]});
     let scope = json!({"name": "clrscope", "version": info.tool_version});
+    let (resource, scope) = (crate::plain::json(&resource)?, crate::plain::json(&scope)?);
     write!(out, "{{\"resourceSpans\":[{{\"resource\":{resource},\"scopeSpans\":[{{\"scope\":{scope},\"spans\":[")?;
     let mut any = false;
     for ((thread, asynchronous), mut calls) in threads {
@@ -100,7 +101,7 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
             };
             out.write_all(if any { b",\n" } else { b"\n" })?;
             any = true;
-            serde_json::to_writer(&mut *out, &line)?;
+            crate::plain::write_json(&mut *out, &line)?;
             open.push(Open { end, trace, span });
         }
     }

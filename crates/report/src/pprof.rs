@@ -132,11 +132,9 @@ struct Strings {
 }
 
 impl Strings {
-    /// Number of a text. Control characters become spaces: pprof prints names to terminals as they are.
+    /// Number of a text with visible escapes: pprof prints names to terminals as they are.
     fn id(&mut self, text: &str) -> i64 {
-        if text.contains(char::is_control) {
-            return self.id(&text.replace(char::is_control, " "));
-        }
+        let text: &str = &crate::plain::visible(text);
         if let Some(id) = self.ids.get(text) {
             return *id;
         }

@@ -1791,7 +1791,28 @@ fn observer(profile: &Profile) -> Option<Section> {
     if !counters.is_empty() {
         lead.push(format!("Counted: {counters}."));
     }
-    Some(Section { title: "Cost of the observation".to_owned(), lead, tables: Vec::new() })
+    let tables = resources(profile).into_iter().collect();
+    Some(Section { title: "Cost of the observation".to_owned(), lead, tables })
+}
+
+/// What the agent held in the process, against its budgets.
+fn resources(profile: &Profile) -> Option<Table> {
+    if profile.resources.is_empty() {
+        return None;
+    }
+    let rows = profile.resources.iter().map(|used| {
+        let amount = |amount: u64| if used.unit == "bytes" { format::bytes(amount) } else { format::count(amount) };
+        vec![
+            Cell::text(amount(used.highest)),
+            Cell::text(amount(used.budget)),
+            Cell::text(if used.refused == 0 { String::new() } else { format::count(used.refused) }),
+            Cell::text(used.left.map_or_else(String::new, amount)),
+            Cell::text(&used.name),
+        ]
+    });
+    let columns =
+        vec![right("highest"), right("budget"), right("refused"), right("left after"), left("held in the process")];
+    Some(Table { rows: rows.collect(), columns })
 }
 
 fn notes(profile: &Profile) -> Option<Section> {

@@ -130,7 +130,7 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         shared: Shared { frames },
         profiles,
     };
-    serde_json::to_writer(out, &file)?;
+    crate::plain::write_json(out, &file)?;
     Ok(())
 }
 

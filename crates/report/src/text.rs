@@ -54,7 +54,7 @@ fn render_section(section: &Section, options: &Options, out: &mut dyn Write) -> 
 
 /// Characters that a terminal would act on become visible.
 pub(crate) fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '␦' } else { c }).collect()
+    crate::plain::visible(text).into_owned()
 }
 
 /// Breaks a sentence between words.
@@ -217,6 +217,6 @@ mod tests {
         assert_eq!(fit(&cell(Some("Cart.cs:42")), 30), "Shop.Cart.Price  Cart.cs:42");
         assert_eq!(fit(&cell(Some("Cart.cs:42")), 12), "Cart.Price");
         assert_eq!(fit(&cell(None), 8), "Cart.Pr…");
-        assert_eq!(fit(&Cell::Text("a\x1b[31m".into()), 9), "a␦[31m");
+        assert_eq!(fit(&Cell::Text("a\x1b[31m".into()), 9), "a\\u{1b}[…");
     }
 }

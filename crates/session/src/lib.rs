@@ -9,6 +9,7 @@
 mod error;
 mod format;
 mod model;
+mod output;
 mod reader;
 mod sink;
 mod validate;
@@ -17,6 +18,7 @@ mod writer;
 pub use error::*;
 pub use format::{EXTENSION, FORMAT, FileHeader, MAGIC};
 pub use model::*;
+pub use output::{check_file, create_file};
 pub use reader::*;
 pub use sink::*;
 pub use validate::*;

@@ -188,6 +188,8 @@ pub enum SessionRecord {
     Parameters(MethodParameters),
     /// Single calls of instrumented methods with their arguments.
     CallsWithArguments(Vec<CallArguments>),
+    /// What the agent held in the target, resource by resource. A later one replaces an earlier one.
+    Resources(Vec<ResourceUse>),
 }
 
 /// What survived one collection, and what held the young ones among it.
@@ -1202,6 +1204,23 @@ pub struct ObserverStatus {
     pub dropped: Vec<(String, u64)>,
     /// What was counted since the start, by name.
     pub counters: Vec<(String, u64)>,
+}
+
+/// How much of a resource of the target the agent held.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResourceUse {
+    /// Its name, plural: `file descriptors`.
+    pub name: String,
+    /// Its unit: `bytes`, or empty for things that are counted.
+    pub unit: String,
+    /// The most that was held at a time.
+    pub highest: u64,
+    /// The most that the agent allows itself.
+    pub budget: u64,
+    /// How often more was refused.
+    pub refused: u64,
+    /// What is left after the recording; `None` where that is not known, such as while it goes on.
+    pub left: Option<u64>,
 }
 
 /// Why a recording ended.

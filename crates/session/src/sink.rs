@@ -1,5 +1,8 @@
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel};
-use std::time::Duration;
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
 
 use crate::{SessionError, SessionRecord};
 
@@ -63,33 +66,59 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
     }
 }
 
+/// Definitions may fill the queue of a live view this many times as far as samples and events: without them, later records
+/// cannot be understood.
+const DEFINITIONS: usize = 64;
+
 /// The live twin of a session file: what goes into the sink comes out of the stream, in another thread of this process.
-/// At most `capacity` records wait between the two. When a slow consumer lets them fill up, samples and
-/// events are left out and counted ([`LiveSink::left_out`]); definitions wait, since later records need them. A stream that is
-/// dropped never hinders the recording.
+///
+/// The sink never waits. When a slow consumer lets `capacity` records wait, samples and events are dropped; when it lets 64
+/// times as many wait, definitions are dropped, too. Both ends tell how many ([`LiveSink::left_out`], [`LiveStream::left_out`]).
+/// A stream that is dropped never hinders the recording.
 pub fn live(capacity: usize) -> (LiveSink, LiveStream) {
-    let (sender, receiver) = sync_channel(capacity.max(1));
-    (LiveSink { sender: Some(sender), left_out: 0 }, LiveStream { receiver })
+    let shared = Arc::new(Shared::default());
+    (LiveSink { shared: Arc::clone(&shared), capacity: capacity.max(1) }, LiveStream { shared })
+}
+
+/// What both ends of [`live`] have.
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    /// Signaled when a record came, or the sink is gone.
+    news: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    records: VecDeque<SessionRecord>,
+    left_out: u64,
+    sink_gone: bool,
+    stream_gone: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The end of [`live`] that the recording writes to.
 #[derive(Debug)]
 pub struct LiveSink {
-    sender: Option<SyncSender<SessionRecord>>,
-    left_out: u64,
+    shared: Arc<Shared>,
+    capacity: usize,
 }
 
 impl LiveSink {
     /// Records that the consumer was too slow for. They are missing only in the live view.
     pub fn left_out(&self) -> u64 {
-        self.left_out
+        self.shared.lock().left_out
     }
 }
 
 impl Sink for LiveSink {
     fn record(&mut self, record: &SessionRecord) -> Result<(), SessionError> {
-        let Some(sender) = &self.sender else { return Ok(()) };
-        let gone = match record {
+        let most = match record {
             SessionRecord::CpuSamples(_)
             | SessionRecord::WallSamples(_)
             | SessionRecord::Exception(_)
@@ -107,29 +136,38 @@ impl Sink for LiveSink {
             | SessionRecord::Traced(_)
             | SessionRecord::SingleCalls(_)
             | SessionRecord::CallsWithArguments(_)
-            | SessionRecord::Observer(_) => match sender.try_send(record.clone()) {
-                Ok(()) => false,
-                Err(TrySendError::Full(_)) => {
-                    self.left_out += 1;
-                    false
-                }
-                Err(TrySendError::Disconnected(_)) => true,
-            },
-            // Large, and of no use before the look is over: looks are read from files.
-            SessionRecord::HeapChunk { .. } => false,
-            _ => sender.send(record.clone()).is_err(),
+            | SessionRecord::Resources(_)
+            | SessionRecord::Observer(_) => self.capacity,
+            // Large, and of no use before the snapshot is complete: snapshots are read from files.
+            SessionRecord::HeapChunk { .. } => return Ok(()),
+            _ => self.capacity.saturating_mul(DEFINITIONS),
         };
-        if gone {
-            self.sender = None;
+        let mut queue = self.shared.lock();
+        if queue.stream_gone {
+            return Ok(());
         }
+        if queue.records.len() >= most {
+            queue.left_out += 1;
+            return Ok(());
+        }
+        queue.records.push_back(record.clone());
+        drop(queue);
+        self.shared.news.notify_one();
         Ok(())
+    }
+}
+
+impl Drop for LiveSink {
+    fn drop(&mut self) {
+        self.shared.lock().sink_gone = true;
+        self.shared.news.notify_one();
     }
 }
 
 /// The end of [`live`] that a consumer reads; as an iterator it waits, and ends with the recording.
 #[derive(Debug)]
 pub struct LiveStream {
-    receiver: Receiver<SessionRecord>,
+    shared: Arc<Shared>,
 }
 
 impl LiveStream {
@@ -138,11 +176,7 @@ impl LiveStream {
     /// # Errors
     /// [`LiveEnded`] when the recording is over and all of it was read.
     pub fn try_next(&self) -> Result<Option<SessionRecord>, LiveEnded> {
-        match self.receiver.try_recv() {
-            Ok(record) => Ok(Some(record)),
-            Err(TryRecvError::Empty) => Ok(None),
-            Err(TryRecvError::Disconnected) => Err(LiveEnded),
-        }
+        self.next_timeout(Duration::ZERO)
     }
 
     /// The next record, waited for no longer than `timeout`: `Ok(None)` if none came.
@@ -150,11 +184,34 @@ impl LiveStream {
     /// # Errors
     /// [`LiveEnded`] when the recording is over and all of it was read.
     pub fn next_timeout(&self, timeout: Duration) -> Result<Option<SessionRecord>, LiveEnded> {
-        match self.receiver.recv_timeout(timeout) {
-            Ok(record) => Ok(Some(record)),
-            Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => Err(LiveEnded),
+        let end = Instant::now().checked_add(timeout);
+        let mut queue = self.shared.lock();
+        loop {
+            if let Some(record) = queue.records.pop_front() {
+                return Ok(Some(record));
+            }
+            if queue.sink_gone {
+                return Err(LiveEnded);
+            }
+            let left = end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return Ok(None);
+            }
+            queue = self.shared.news.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// Records that this end was too slow for so far.
+    pub fn left_out(&self) -> u64 {
+        self.shared.lock().left_out
+    }
+}
+
+impl Drop for LiveStream {
+    fn drop(&mut self) {
+        let mut queue = self.shared.lock();
+        queue.stream_gone = true;
+        queue.records = VecDeque::new();
     }
 }
 
@@ -162,7 +219,13 @@ impl Iterator for LiveStream {
     type Item = SessionRecord;
 
     fn next(&mut self) -> Option<SessionRecord> {
-        self.receiver.recv().ok()
+        loop {
+            match self.next_timeout(Duration::MAX) {
+                Ok(Some(record)) => return Some(record),
+                Ok(None) => {}
+                Err(LiveEnded) => return None,
+            }
+        }
     }
 }
 

@@ -213,6 +213,7 @@ impl Validator {
             | SessionRecord::AssemblyUnload { .. }
             | SessionRecord::Pause(_)
             | SessionRecord::Observer(_)
+            | SessionRecord::Resources(_)
             | SessionRecord::Note { .. }
             | SessionRecord::Engine { .. } => Ok(()),
             SessionRecord::HeapBegin { look, .. } => {

@@ -1,12 +1,15 @@
 use crate::Error;
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader, SectionHeader, Sym};
 use object::{Endianness, FileKind, Object, ReadCache, ReadRef, elf};
+use rootfs::Root;
 use std::borrow::Cow;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// Largest table that is read. That of a browser takes some hundred megabytes; runtimes take far less.
 const MAX_TABLE: u64 = 1 << 30;
+
+/// Largest file that is looked at, debug information included.
+const MAX_FILE: u64 = 2 << 30;
 
 /// Longest name that is demangled, in bytes: demangling can take exponential time.
 const MAX_NAME: usize = 16 << 10;
@@ -73,14 +76,14 @@ impl NativeSymbols {
     /// Reads the symbols of the module at `path`: from a debug file beside it or under `/usr/lib/debug` if one
     /// belongs to it, else its own.
     ///
-    /// `root` is put before `/usr/lib/debug`: the root of the process as we see it, `/` for our own.
-    pub fn open(path: &Path, root: &Path) -> Result<Self, Error> {
-        let own = read(path)?;
-        let debug = own.debug_files(path, root).into_iter().find_map(|candidate| {
-            if !candidate.is_file() {
+    /// All paths are those of the process whose root this is.
+    pub fn open(root: &Root, path: &Path) -> Result<Self, Error> {
+        let own = read(root, path)?;
+        let debug = own.debug_files(path).into_iter().find_map(|candidate| {
+            if !root.is_file(&candidate) {
                 return None;
             }
-            let debug = read(&candidate).ok()?;
+            let debug = read(root, &candidate).ok()?;
             // A file without an id may be of any build.
             (own.build_id.is_some() && debug.build_id == own.build_id && debug.source == SymbolSource::Own)
                 .then_some(debug)
@@ -178,10 +181,10 @@ struct Loaded {
 }
 
 /// Opens an ELF file of either class, and reads only what is asked for.
-fn read(path: &Path) -> Result<Loaded, Error> {
+fn read(root: &Root, path: &Path) -> Result<Loaded, Error> {
     let damaged =
         |error: object::Error| Error::Damaged { path: path.to_owned(), expected: "ELF file", what: error.to_string() };
-    let file = File::open(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
+    let file = root.open(path, MAX_FILE).map_err(|source| Error::Io { path: path.to_owned(), source })?;
     let cache = ReadCache::new(file);
     let loaded = match FileKind::parse(&cache).map_err(damaged)? {
         FileKind::Elf64 => ElfFile::<elf::FileHeader64<Endianness>, _>::parse(&cache).and_then(|elf| load(&elf)),
@@ -196,8 +199,8 @@ fn read(path: &Path) -> Result<Loaded, Error> {
 
 impl Loaded {
     /// Where a debug file may be.
-    fn debug_files(&self, path: &Path, root: &Path) -> Vec<PathBuf> {
-        let global = root.join("usr/lib/debug");
+    fn debug_files(&self, path: &Path) -> Vec<PathBuf> {
+        let global = Path::new("/usr/lib/debug");
         let mut candidates = Vec::new();
         if let Some((first, rest)) = self.build_id.as_deref().and_then(<[u8]>::split_first) {
             let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -208,8 +211,7 @@ impl Loaded {
         if let Some(link) = self.debug_link.as_deref().filter(|link| !link.contains('/') && *link != "..") {
             candidates.push(directory.join(link));
             candidates.push(directory.join(".debug").join(link));
-            let within = directory.strip_prefix(root).unwrap_or(directory);
-            candidates.push(global.join(within.strip_prefix("/").unwrap_or(within)).join(link));
+            candidates.push(global.join(directory.strip_prefix("/").unwrap_or(directory)).join(link));
         }
         // Microsoft's symbol packages.
         let mut name = file.to_owned();
@@ -248,6 +250,12 @@ where
     let sections = file.elf_section_table();
     let mut found = Vec::new();
     for (kind, source) in [(elf::SHT_SYMTAB, SymbolSource::Own), (elf::SHT_DYNSYM, SymbolSource::Exports)] {
+        let too_large = |section: &Elf::SectionHeader| {
+            section.sh_type(endian) == kind && section.sh_size(endian).into() > MAX_TABLE
+        };
+        if sections.iter().any(too_large) {
+            continue;
+        }
         let table = sections.symbols(endian, data, kind)?;
         if table.is_empty() {
             continue;
@@ -401,7 +409,7 @@ mod tests {
     #[test]
     fn our_own_functions_are_found() {
         let executable = std::env::current_exe().unwrap();
-        let symbols = NativeSymbols::open(&executable, Path::new("/")).unwrap();
+        let symbols = NativeSymbols::open(&Root::own().unwrap(), &executable).unwrap();
         assert_ne!(symbols.source(), SymbolSource::None);
         assert!(symbols.build_id().is_some_and(|id| id.len() == 40), "{:?}", symbols.build_id());
         assert!(!symbols.is_single_file_host());
@@ -431,13 +439,14 @@ mod tests {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let start = u64::from_str_radix(fields[0].split_once('-').unwrap().0, 16).unwrap();
         let offset = here - start + u64::from_str_radix(fields[2], 16).unwrap();
-        let symbols = NativeSymbols::open(Path::new(fields[5]), Path::new("/")).unwrap();
+        let symbols = NativeSymbols::open(&Root::own().unwrap(), Path::new(fields[5])).unwrap();
         assert_eq!(symbols.lookup_offset(offset).unwrap().name, "std::process::exit");
     }
 
     #[test]
     fn other_files_are_refused() {
-        assert!(matches!(NativeSymbols::open(Path::new("/nowhere"), Path::new("/")), Err(Error::Io { .. })));
-        assert!(matches!(NativeSymbols::open(Path::new("/etc/passwd"), Path::new("/")), Err(Error::Damaged { .. })));
+        let root = Root::own().unwrap();
+        assert!(matches!(NativeSymbols::open(&root, Path::new("/nowhere")), Err(Error::Io { .. })));
+        assert!(matches!(NativeSymbols::open(&root, Path::new("/etc/passwd")), Err(Error::Damaged { .. })));
     }
 }

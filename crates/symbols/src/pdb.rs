@@ -3,13 +3,17 @@ use flate2::read::DeflateDecoder;
 use metadata::{Metadata, PeHeaders, table};
 use object::read::pe::{ImageNtHeaders, PeFile};
 use object::{FileKind, ReadCache, ReadRef, pe};
-use std::fs::{self, File};
+use rootfs::Root;
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use symbolic_ppdb::{PortablePdb as Ppdb, PortablePdbCache, PortablePdbCacheConverter};
 
 /// Largest PDB that is read.
 const MAX_PDB: u64 = 512 << 20;
+
+/// Largest assembly that is looked at.
+const MAX_ASSEMBLY: u64 = 1 << 30;
 
 /// A source line.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -52,15 +56,15 @@ impl PdbFacts {
 }
 
 impl PortablePdb {
-    /// The PDB that belongs to an assembly: embedded in it, or beside it. `Ok(None)` when there is none, or only one
+    /// The PDB that belongs to an assembly, in the file system of the process that has loaded it: embedded in it, or beside it. `Ok(None)` when there is none, or only one
     /// of another build; also when there is no file at all, as for assemblies within a single-file application.
     ///
     /// With `module_version_id` the assembly itself is checked as well: the file may have been replaced since it was
     /// loaded.
     ///
     /// Fails when a PDB is there but damaged, or cannot be read.
-    pub fn find(assembly: &Path, module_version_id: Option<[u8; 16]>) -> Result<Option<Self>, Error> {
-        let file = match File::open(assembly) {
+    pub fn find(root: &Root, assembly: &Path, module_version_id: Option<[u8; 16]>) -> Result<Option<Self>, Error> {
+        let file = match root.open(assembly, MAX_ASSEMBLY) {
             Ok(file) => file,
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 return Ok(None);
@@ -83,7 +87,7 @@ impl PortablePdb {
             Some(_) if debug.embedded.is_none() => beside(assembly, debug.pdb_path.as_deref()),
             _ => Vec::new(),
         };
-        candidates.retain(|candidate| candidate.is_file());
+        candidates.retain(|candidate| root.is_file(candidate));
         if debug.embedded.is_none() && candidates.is_empty() {
             // The usual case for the framework, whose metadata are megabytes to read.
             return Ok(None);
@@ -96,13 +100,7 @@ impl PortablePdb {
         }
         let Some(id) = debug.pdb_id else { return Ok(None) };
         for candidate in candidates {
-            let bytes = match File::open(&candidate).and_then(|file| {
-                let mut bytes = Vec::new();
-                file.take(MAX_PDB).read_to_end(&mut bytes).map(|_| bytes)
-            }) {
-                Ok(bytes) => bytes,
-                Err(_) => continue,
-            };
+            let Ok(bytes) = root.read(&candidate, MAX_PDB) else { continue };
             // A PDB of another kind, or of another build.
             if PdbFacts::read(&bytes).is_none_or(|facts| facts.id != id) {
                 continue;
@@ -115,7 +113,11 @@ impl PortablePdb {
 
     /// From the bytes of a portable PDB, whatever assembly it is of.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let bytes = fs::read(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
+        let read = || {
+            let mut bytes = Vec::new();
+            rootfs::open_at(path, MAX_PDB)?.read_to_end(&mut bytes).map(|_| bytes)
+        };
+        let bytes = read().map_err(|source| Error::Io { path: path.to_owned(), source })?;
         Self::parse(&bytes).map_err(|what| Error::Damaged { path: path.to_owned(), expected: "portable PDB", what })
     }
 
@@ -280,9 +282,10 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_none() {
-        assert!(PortablePdb::find(Path::new("/nowhere/App.dll"), None).unwrap().is_none());
-        assert!(PortablePdb::find(Path::new("/etc/passwd/App.dll"), None).unwrap().is_none());
-        assert!(PortablePdb::find(Path::new("/etc/passwd"), None).unwrap().is_none());
+        let root = Root::own().unwrap();
+        assert!(PortablePdb::find(&root, Path::new("/nowhere/App.dll"), None).unwrap().is_none());
+        assert!(PortablePdb::find(&root, Path::new("/etc/passwd/App.dll"), None).unwrap().is_none());
+        assert!(PortablePdb::find(&root, Path::new("/etc/passwd"), None).unwrap().is_none());
         assert!(PortablePdb::read(Path::new("/etc/passwd")).is_err());
         assert!(inflate(b"MPDB\x01\0\0\0garbage").is_none());
     }

@@ -1,6 +1,7 @@
 //! Symbols and lines of files that other tools made.
 #![forbid(unsafe_code)]
 
+use rootfs::Root;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -59,11 +60,53 @@ fn azmcp() -> PathBuf {
     Runtime::Azmcp9.require().executable().with_file_name("azmcp.dll")
 }
 
+fn root() -> Root {
+    Root::own().unwrap()
+}
+
+/// The owner of a process puts what it likes beside its assemblies and libraries.
+#[test]
+fn files_that_are_none_are_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let inside = folder.path().join("root");
+    fs::create_dir(&inside).unwrap();
+    let (original, pdb, _) = with_pdb_beside(folder.path());
+    let assembly = "renamed.dll";
+    let there = Root::at(&inside).unwrap();
+    let find = || PortablePdb::find(&there, Path::new("/renamed.dll"), None);
+    let place = |name: &str, make: &dyn Fn(&Path)| {
+        let path = inside.join(name);
+        let _ = fs::remove_file(&path);
+        make(&path);
+    };
+    let fifo = |path: &Path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+    let huge = |path: &Path| fs::File::create(path).unwrap().set_len(1 << 40).unwrap();
+    let zero = |path: &Path| std::os::unix::fs::symlink("/dev/zero", path).unwrap();
+    let device =
+        |path: &Path| assert!(Command::new("mknod").arg(path).args(["c", "1", "5"]).status().unwrap().success());
+    let outside = |path: &Path| std::os::unix::fs::symlink(&pdb, path).unwrap();
+    let began = std::time::Instant::now();
+    place(assembly, &|path| assert!(fs::copy(&original, path).is_ok()));
+    place("renamed.pdb", &|path| assert!(fs::copy(&pdb, path).is_ok()));
+    assert!(find().unwrap().is_some());
+    for bad in [&fifo as &dyn Fn(&Path), &huge, &zero, &device, &outside] {
+        place("renamed.pdb", bad);
+        assert!(find().unwrap().is_none());
+        place("libx.so", bad);
+        assert!(NativeSymbols::open(&there, Path::new("/libx.so")).is_err());
+    }
+    for bad in [&fifo as &dyn Fn(&Path), &huge, &zero, &device] {
+        place(assembly, bad);
+        assert!(!matches!(find(), Ok(Some(_))));
+    }
+    assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
 #[test]
 fn an_embedded_pdb_is_read_as_the_runtime_reads_it() {
     let folder = tempfile::tempdir().unwrap();
     let truth = oracle(&[&azmcp(), &folder.path().join("azmcp.pdb")]);
-    let pdb = PortablePdb::find(&azmcp(), None).unwrap().expect("an embedded PDB");
+    let pdb = PortablePdb::find(&root(), &azmcp(), None).unwrap().expect("an embedded PDB");
     let (points, state_machines) = compare(&pdb, &truth);
     assert!(points > 10_000 && state_machines > 100, "{points} {state_machines}");
     assert_eq!(pdb.line(0x06ff_ffff, 0), None);
@@ -80,11 +123,9 @@ fn plain_pdbs_are_read_as_the_runtime_reads_them() {
     }
 }
 
-/// An assembly whose PDB is beside it: `azmcp.dll` with the mark of its embedded PDB wiped out.
-#[test]
-fn a_pdb_beside_counts_only_when_it_belongs_to_the_assembly() {
-    let folder = tempfile::tempdir().unwrap();
-    let (assembly, beside) = (folder.path().join("renamed.dll"), folder.path().join("azmcp.pdb"));
+/// An assembly whose PDB is beside it, with what is true of it: `azmcp.dll` with the mark of its embedded PDB wiped out.
+fn with_pdb_beside(folder: &Path) -> (PathBuf, PathBuf, Vec<String>) {
+    let (assembly, beside) = (folder.join("renamed.dll"), folder.join("azmcp.pdb"));
     let truth = oracle(&[&azmcp(), &beside]);
     let mut bytes = fs::read(azmcp()).unwrap();
     let embedded = bytes.windows(4).position(|window| window == b"MPDB").unwrap() as u32;
@@ -95,12 +136,19 @@ fn a_pdb_beside_counts_only_when_it_belongs_to_the_assembly() {
         .unwrap();
     bytes[entry] = 0;
     fs::write(&assembly, &bytes).unwrap();
+    (assembly, beside, truth)
+}
+
+#[test]
+fn a_pdb_beside_counts_only_when_it_belongs_to_the_assembly() {
+    let folder = tempfile::tempdir().unwrap();
+    let (assembly, beside, truth) = with_pdb_beside(folder.path());
 
     // By the name that the compiler gave it, then by the assembly's own.
-    let (points, _) = compare(&PortablePdb::find(&assembly, None).unwrap().expect("a PDB beside"), &truth);
+    let (points, _) = compare(&PortablePdb::find(&root(), &assembly, None).unwrap().expect("a PDB beside"), &truth);
     assert!(points > 10_000);
     fs::rename(&beside, folder.path().join("renamed.pdb")).unwrap();
-    let pdb = PortablePdb::find(&assembly, None).unwrap().expect("a PDB beside");
+    let pdb = PortablePdb::find(&root(), &assembly, None).unwrap().expect("a PDB beside");
 
     // The assembly itself is checked by its module version id.
     let mvid = truth.iter().find_map(|line| line.strip_prefix("mvid ")).unwrap();
@@ -108,8 +156,8 @@ fn a_pdb_beside_counts_only_when_it_belongs_to_the_assembly() {
     for (byte, digits) in id.iter_mut().zip(mvid.as_bytes().chunks(2)) {
         *byte = u8::from_str_radix(std::str::from_utf8(digits).unwrap(), 16).unwrap();
     }
-    assert!(PortablePdb::find(&assembly, Some(id)).unwrap().is_some());
-    assert!(PortablePdb::find(&assembly, Some([7; 16])).unwrap().is_none());
+    assert!(PortablePdb::find(&root(), &assembly, Some(id)).unwrap().is_some());
+    assert!(PortablePdb::find(&root(), &assembly, Some([7; 16])).unwrap().is_none());
 
     // A PDB of another build, and one of another kind.
     let path = folder.path().join("renamed.pdb");
@@ -117,9 +165,9 @@ fn a_pdb_beside_counts_only_when_it_belongs_to_the_assembly() {
     let at = other.windows(20).position(|window| window == pdb.id()).unwrap();
     other[at] ^= 1;
     fs::write(&path, &other).unwrap();
-    assert!(PortablePdb::find(&assembly, None).unwrap().is_none());
+    assert!(PortablePdb::find(&root(), &assembly, None).unwrap().is_none());
     fs::write(&path, b"Microsoft C/C++ MSF 7.00\r\n\x1aDS").unwrap();
-    assert!(PortablePdb::find(&assembly, None).unwrap().is_none());
+    assert!(PortablePdb::find(&root(), &assembly, None).unwrap().is_none());
 }
 
 #[test]
@@ -151,12 +199,12 @@ fn a_damaged_pdb_never_panics() {
 #[test]
 fn the_runtimes_exports() {
     let Host::Muxer { framework, .. } = Runtime::V9.require().host() else { panic!("9.0.5 is multi-file") };
-    let runtime = NativeSymbols::open(&framework.join("libcoreclr.so"), Path::new("/")).unwrap();
+    let runtime = NativeSymbols::open(&root(), &framework.join("libcoreclr.so")).unwrap();
     assert_eq!(runtime.source(), SymbolSource::Exports);
     assert!(!runtime.is_empty() && runtime.build_id().is_some());
-    let native = NativeSymbols::open(&framework.join("libSystem.Native.so"), Path::new("/")).unwrap();
+    let native = NativeSymbols::open(&root(), &framework.join("libSystem.Native.so")).unwrap();
     assert!(native.len() > 100);
-    let single = NativeSymbols::open(&Runtime::V8.require().executable(), Path::new("/")).unwrap();
+    let single = NativeSymbols::open(&root(), &Runtime::V8.require().executable()).unwrap();
     assert!(single.is_single_file_host());
     assert_eq!(ModuleKind::of("libcoreclr.so"), ModuleKind::Runtime);
 }
@@ -183,23 +231,26 @@ fn debug_files() {
         names.dedup();
         names
     };
-    let symbols = NativeSymbols::open(&module, Path::new("/")).unwrap();
+    let symbols = NativeSymbols::open(&root(), &module).unwrap();
     assert_eq!(symbols.source(), SymbolSource::DebugFile);
     assert!(names(&symbols).contains(&"hidden".to_owned()), "{:?}", names(&symbols));
 
     // The same under the root of the process, by build id.
     let id = symbols.build_id().unwrap().to_owned();
-    let root = folder.path().join("root");
-    let by_id = root.join("usr/lib/debug/.build-id").join(&id[..2]);
+    let elsewhere = folder.path().join("root");
+    let by_id = elsewhere.join("usr/lib/debug/.build-id").join(&id[..2]);
     fs::create_dir_all(&by_id).unwrap();
     fs::rename(folder.path().join("libcode.so.debug"), by_id.join(format!("{}.debug", &id[2..]))).unwrap();
-    assert_eq!(NativeSymbols::open(&module, &root).unwrap().source(), SymbolSource::DebugFile);
-    assert_eq!(NativeSymbols::open(&module, Path::new("/")).unwrap().source(), SymbolSource::Exports);
+    fs::copy(&module, elsewhere.join("libcode.so")).unwrap();
+    let there = Root::at(&elsewhere).unwrap();
+    let inside = NativeSymbols::open(&there, Path::new("/libcode.so")).unwrap();
+    assert_eq!(inside.source(), SymbolSource::DebugFile);
+    assert_eq!(NativeSymbols::open(&root(), &module).unwrap().source(), SymbolSource::Exports);
 
     // One of another build.
     fs::write(&source, "int other(void) { return 1; }\n").unwrap();
     run("cc", &["-shared", "-fPIC", "-g", "-Wl,--build-id=sha1", "-o", "libcode.so.debug", "code.c"]);
-    let symbols = NativeSymbols::open(&module, Path::new("/")).unwrap();
+    let symbols = NativeSymbols::open(&root(), &module).unwrap();
     assert_eq!(symbols.source(), SymbolSource::Exports);
     assert!(names(&symbols).contains(&"shown".to_owned()));
     assert!(!names(&symbols).contains(&"hidden".to_owned()));

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::time::Duration;
-use testkit::{Runtime, Sample, TargetProcess, sample_runtimes};
+use testkit::{Runtime, Sample, TargetProcess, on_sample_runtimes_at_once, sample_runtimes};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -59,6 +59,14 @@ fn a_gated_sample_waits_before_and_after() {
     assert!(process.wait(Duration::from_millis(300)).is_err(), "it did not wait before leaving");
     process.close_stdin();
     assert!(process.wait(LIMIT).unwrap().success());
+}
+
+#[test]
+fn collectible_throws_one_of_each_type() {
+    for runtime in sample_runtimes() {
+        let truth = truth_of("collectible", runtime, &["--count", "50"]);
+        assert_eq!((&truth["total"], &truth["caught_by_themselves"]), (&50.into(), &25.into()), "{runtime}");
+    }
 }
 
 #[test]
@@ -311,5 +319,27 @@ fn asyncer_knows_what_waits_in_it() {
         assert_eq!((stacks.len(), &stacks[0]["count"]), (5, &8.into()), "{runtime}: {truth}");
         // An order is two methods.
         assert_eq!(truth["pending"].as_u64(), Some(2 * 8 + 30 + 20 + 3 * 10 + 15 + 1), "{runtime}");
+    }
+}
+
+#[test]
+fn steady_finds_its_own_results_right() {
+    on_sample_runtimes_at_once(|runtime| {
+        let mut process = Sample::named("steady").start::<&str>(runtime, &[]);
+        process.wait_for_ready();
+        process.close_stdin();
+        let truth = process.truth(LIMIT);
+        assert!(truth["operations"].as_u64().unwrap() >= 200, "{runtime}: {truth}");
+        assert_eq!(truth["wrong"], 0, "{runtime}: {truth}");
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}");
+    });
+}
+
+#[test]
+fn jailed_changes_its_root() {
+    for runtime in sample_runtimes() {
+        let jail = tempfile::tempdir().unwrap();
+        let truth = truth_of("jailed", runtime, &[jail.path().to_str().unwrap(), "1"]);
+        assert!(truth["rounds"].as_u64().unwrap() > 1000, "{runtime}: {truth}");
     }
 }

@@ -23,6 +23,8 @@ pub struct SessionConfig {
     /// Whether there is no session at all: the agent does nothing, and is never let go. .NET 6 and newer take a main
     /// profiler that detaches for a notification-only one; one that stays makes their count right again.
     pub makes_up: bool,
+    /// Whether the agent stays in the process when the session ends, and serves the next ones.
+    pub stays: bool,
 }
 
 /// One profiler and its parameters as `key = value` texts that its spec validated outside.
@@ -119,6 +121,7 @@ mod tests {
             max_frames: 512,
             launched: false,
             makes_up: false,
+            stays: false,
         }
     }
 

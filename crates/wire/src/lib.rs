@@ -14,17 +14,19 @@ mod control;
 pub mod frame;
 pub mod heap;
 mod record;
+mod resource;
 pub mod ring;
 mod type_name;
 
 pub use config::{ConfigError, CpuEngine, ProfilerConfig, SessionConfig};
 pub use control::Control;
 pub use record::*;
+pub use resource::{OUT_OF_MEMORY, Resource, ResourceUse};
 pub use type_name::as_csharp;
 
 /// Version of everything in this crate. Agent and clrscope must have the same one: both come from one build,
 /// so a difference means that a stale agent answered, and the recording is refused with that reason.
-pub const PROTOCOL_VERSION: u16 = 3;
+pub const PROTOCOL_VERSION: u16 = 4;
 
 /// Class id of the agent as the one main profiler of a process.
 pub const CLSID_MAIN: [u8; 16] = *b"clrscope-main\0\0\x01";
@@ -32,21 +34,39 @@ pub const CLSID_MAIN: [u8; 16] = *b"clrscope-main\0\0\x01";
 /// Class id of the agent as a notification-only profiler beside another main profiler (.NET 6 and newer).
 pub const CLSID_NOTIFY_ONLY: [u8; 16] = *b"clrscope-beside\x01";
 
-/// Abstract name of the socket at which an agent that cannot leave its process waits for the next session: from the pid
-/// namespace of the process, as `/proc/<pid>/ns/pid` links to it, and its id in there.
-pub fn door_name(namespace: &str, pid: u32) -> String {
-    let number: String = namespace.chars().filter(char::is_ascii_digit).collect();
-    format!("clrscope-door-{number}-{pid}")
+/// What the names of memfds begin with by which resident agents are found.
+const RESIDENT: &str = "clrscope-resident-";
+
+/// Name of the memfd by which an agent that stays in its process is found: which protocol it speaks, and which descriptor
+/// the pipe is into which the configuration of a session is written, after its length in four bytes.
+pub fn resident_name(pipe: u32) -> String {
+    format!("{RESIDENT}{PROTOCOL_VERSION}-{pipe}")
 }
 
-/// What an agent at its door says to a session that is brought: one byte.
+/// The protocol and the pipe that an entry of `/proc/<pid>/fd` names, if it is the memfd of a resident agent.
+pub fn resident_of(link: &str) -> Option<(u16, u32)> {
+    let name = link.strip_prefix("/memfd:")?.strip_prefix(RESIDENT)?;
+    let (protocol, pipe) = name.strip_suffix(" (deleted)").unwrap_or(name).split_once('-')?;
+    Some((protocol.parse().ok()?, pipe.parse().ok()?))
+}
+
+/// What an agent that stays does: the first byte of its memfd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum DoorAnswer {
-    /// It begins.
-    Begins = 1,
-    /// The runtime does not allow what it needs: some things can be asked for only by one that attaches.
-    Refused = 2,
+pub enum ResidentState {
+    /// It waits for a session.
+    Waits = 1,
+    /// A session runs.
+    Records = 2,
+    /// A session has ended, and what it has changed is being reverted.
+    Reverts = 3,
+}
+
+impl ResidentState {
+    /// By its byte.
+    pub fn of(byte: u8) -> Option<Self> {
+        [Self::Waits, Self::Records, Self::Reverts].into_iter().find(|state| *state as u8 == byte)
+    }
 }
 
 /// Environment variable through which a launched process gets its [`SessionConfig`], in lower-case hexadecimal.

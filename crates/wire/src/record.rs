@@ -717,6 +717,8 @@ pub struct Status {
     pub dropped: Vec<(String, u64)>,
     /// What was counted, by name: callbacks, walks, names resolved.
     pub counters: Vec<(String, u64)>,
+    /// What the agent holds in the target, and has held.
+    pub resources: Vec<crate::ResourceUse>,
 }
 
 /// Why an agent left.
@@ -737,6 +739,12 @@ pub enum ByeReason {
     /// It was told to stop, and cannot leave: it has set hooks, or asked for events, that the runtime never takes back.
     /// They do nothing any more.
     Hooked,
+    /// It was told to stop, and waits for the next session, as its configuration says.
+    Resident,
+    /// There is no session: the runtime does not allow what it needs. The last log line says why.
+    Refused,
+    /// It was told to stop, and cannot leave: a signal handler of it may still be called, or has not returned. The last log line says why.
+    Handler,
 }
 
 /// The agent's last words.

@@ -13,7 +13,6 @@ mod types;
 
 pub use reader::Reader;
 
-use crate::os::clock;
 use crate::os::map::Zeroed;
 use crate::os::threads::current_tid;
 use corprof::ids::{ClassId, ModuleId, ObjectId};
@@ -27,12 +26,9 @@ use std::sync::atomic::{
 };
 use table::{Measured, Row, Table};
 use types::Types;
-use wire::Nanos;
 
 /// Most tables at a time.
 const MOST_TABLES: usize = 4096;
-/// How long a module that goes waits at most for a name that is just being asked for: that takes some microseconds.
-const NAMING_LIMIT: Nanos = 200_000_000;
 
 /// Whether objects are counted.
 static ON: AtomicBool = AtomicBool::new(false);
@@ -84,15 +80,8 @@ pub fn count(info: &ProfilerInfo, object: ObjectId<'_>, class: ClassId) {
 /// A module goes, and with it the meaning of its classes' ids. No object of them is left, nor can one be allocated.
 pub fn module_goes(module: ModuleId) {
     let Some(types) = TYPES.get().filter(|_| ON.load(Relaxed)) else { return };
-    let deadline = clock::monotonic() + NAMING_LIMIT;
-    let mut known = loop {
-        match types.try_lock() {
-            Some(known) => break known,
-            // The ids may come again with the old names: better than to keep the runtime.
-            None if clock::monotonic() >= deadline => return,
-            None => clock::sleep_until(clock::monotonic() + 20_000),
-        }
-    };
+    // Held for some microseconds, by who names a class and waits for nobody. Names that were asked for later would be of what is gone.
+    let mut known = types.lock();
     types.module_goes(&mut known, module, |see: &mut dyn FnMut(&'static Row)| {
         let mut place = 0;
         while let Some((at, _, table)) = next_table(place) {

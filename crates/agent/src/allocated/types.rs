@@ -9,7 +9,7 @@ use corprof::NameResolver;
 use corprof::ids::{ClassId, ModuleId};
 use corprof::info::ProfilerInfo;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Types of allocated objects, numbered from 1.
 pub struct Types {
@@ -41,15 +41,6 @@ impl Types {
     /// As long as this is held no module goes.
     pub fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The same without waiting; `None` if it is held elsewhere.
-    pub fn try_lock(&self) -> Option<MutexGuard<'_, Known>> {
-        match self.known.try_lock() {
-            Ok(known) => Some(known),
-            Err(TryLockError::Poisoned(known)) => Some(known.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
     }
 
     /// The number of a row's type.

@@ -21,6 +21,7 @@ mod arch;
 pub use reader::Reader;
 
 use crate::agent::Agent;
+use crate::id_table::IdTable;
 use crate::os::map::Zeroed;
 use crate::os::threads::current_tid;
 use corprof::abi::BOOL;
@@ -39,6 +40,8 @@ use std::sync::atomic::{
 pub use tree::{GUARDED, Tree, TreeKind, UNTIMED};
 use wire::{LogLevel, SessionConfig};
 
+/// Number of functions for which the table of ids has no room.
+const WITHOUT_NUMBER: u32 = u32::MAX;
 /// Most trees at a time.
 const MOST_TREES: usize = 4096;
 
@@ -158,7 +161,7 @@ pub fn unwound() {
 /// Managed and native code call each other on this thread, or return. `to_managed` says where to, `calls` which of
 /// the two it is.
 #[inline(never)]
-pub fn crossed(function: Option<FunctionId>, to_managed: bool, calls: bool) {
+pub fn crossed(ids: &IdTable, function: Option<FunctionId>, to_managed: bool, calls: bool) {
     let now = arch::ticks();
     let here = 0_u8;
     let place = CROSSINGS.try_with(Cell::as_ptr).unwrap_or(null_mut());
@@ -171,6 +174,10 @@ pub fn crossed(function: Option<FunctionId>, to_managed: bool, calls: bool) {
         // are on the stack can be compared only if the runtime has come the same way, so not with calls from native code.
         let is_from_native = |key: u64| crossed_of_key(key).1;
         tree.cross(key, (&raw const here).addr() as u64, now, |left| !is_from_native(key) && !is_from_native(left));
+        if let Some(function) = function {
+            // It is being called, so it is loaded.
+            tree.number_top(key, || ids.function(function).unwrap_or(WITHOUT_NUMBER));
+        }
     } else {
         tree.leave_key(key, now);
     }

@@ -1,7 +1,7 @@
 //! Reads the trees, and tells what has been added to them.
 
 use super::tree::{Tree, TreeKind};
-use super::{METHODS, WITHOUT_TREE, arch, crossed_of_key, give_back, next_tree};
+use super::{METHODS, WITHOUT_NUMBER, WITHOUT_TREE, arch, crossed_of_key, give_back, next_tree};
 use crate::agent::Agent;
 use crate::os::{clock, threads};
 use crate::resolver::Resolver;
@@ -128,7 +128,7 @@ impl Reader {
         // A method may have got its hooks since.
         self.define(agent, resolver, out);
         let mut nodes = Vec::with_capacity(grown.len());
-        for Grown { node, parent, key, count, ticks } in grown.into_iter().filter(|_| told) {
+        for Grown { node, parent, key, number, count, ticks } in grown.into_iter().filter(|_| told) {
             let (method, from_native) = match tree.kind() {
                 TreeKind::Hooked => {
                     let index = ((key >> 2) as usize).checked_sub(1);
@@ -139,9 +139,9 @@ impl Reader {
                     (slot.and_then(|slot| self.traced.get(slot).copied().flatten()), false)
                 }
                 TreeKind::Crossings => {
-                    let (function, from_native) = crossed_of_key(key);
-                    let id = |function| resolver.method(&agent.runtime, &agent.counters, function, out);
-                    (function.map(id), from_native)
+                    let number = Some(number).filter(|number| ![0, WITHOUT_NUMBER].contains(number));
+                    let id = |number| resolver.numbered_method(&agent.runtime, &agent.counters, number, out);
+                    (number.and_then(id), crossed_of_key(key).1)
                 }
             };
             let own = (ticks as f64 * rate) as u64;
@@ -185,6 +185,12 @@ impl Reader {
             if let Some((_, more)) = running.filter(|(running, _)| *running == index) {
                 ticks = ticks.wrapping_add(more);
             }
+            let (key, number) = (node.key.load(Relaxed), node.number.load(Relaxed));
+            // Its number comes in a moment, and with it the name.
+            let comes = tree.kind() == TreeKind::Crossings && number == 0 && crossed_of_key(key).0.is_some();
+            if comes && until.is_none() {
+                continue;
+            }
             // The root is no call.
             let Some(told) = told.get_mut(index).filter(|_| index > 0) else { continue };
             if is_new || *told != (count, ticks) {
@@ -192,7 +198,8 @@ impl Reader {
                 grown.push(Grown {
                     node: index as u32,
                     parent: node.parent.load(Relaxed),
-                    key: node.key.load(Relaxed),
+                    key,
+                    number,
                     count: count.saturating_sub(count_before),
                     ticks: ticks.saturating_sub(ticks_before),
                 });
@@ -213,6 +220,7 @@ struct Grown {
     node: u32,
     parent: u32,
     key: u64,
+    number: u32,
     count: u64,
     ticks: u64,
 }

@@ -79,7 +79,8 @@ pub struct Node {
     pub key: AtomicU64,
     /// Index of the parent; that of the root is 0 as the root's own.
     pub parent: AtomicU32,
-    _unused: u32,
+    /// Number of the function in the [table of ids](crate::id_table), where the key is its id; 0 while there is none.
+    pub number: AtomicU32,
     /// Offsets of children that were called lately, by bits 2 to 4 of their keys; 0 for none.
     pub children: [AtomicU32; REMEMBERED],
 }
@@ -248,6 +249,17 @@ impl Tree {
             frame.sp.store(sp, Relaxed);
             frame.node.store(offset_of_node(node), Relaxed);
             self.top.store(top, Relaxed);
+        }
+    }
+
+    /// Gives the innermost call's node its [number](Node::number), if it has this key and none yet.
+    pub fn number_top(&self, key: u64, number: impl FnOnce() -> u32) {
+        let top = self.frame(self.top.load(Relaxed)).map_or(0, |frame| frame.node.load(Relaxed));
+        if let Some(node) = self.nodes.get(index_of(top))
+            && node.key.load(Relaxed) == key
+            && node.number.load(Relaxed) == 0
+        {
+            node.number.store(number(), Relaxed);
         }
     }
 

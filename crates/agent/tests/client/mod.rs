@@ -40,6 +40,7 @@ pub fn config(profilers: &[&str], cpu: CpuEngine) -> SessionConfig {
         max_frames: 256,
         launched: false,
         makes_up: false,
+        stays: false,
     }
 }
 

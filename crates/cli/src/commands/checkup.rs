@@ -1,11 +1,12 @@
 //! `clrscope checkup`: what is wrong with a process.
 
-use super::{launch, record::StopOnSignal};
+use super::launch;
 use crate::{
     agent::AgentArgs,
     console, duration,
     exit::{Code, failure},
     heap::source,
+    interrupt::{self, StopOnSignal},
     recording::{self, SessionFile},
 };
 use ::heap::{ReportOptions, Snapshot, Tasks, growth::Look};
@@ -19,8 +20,8 @@ use recorder::{EngineChoice, RecordOptions, Summary};
 use report::{Checkup, CheckupFormat, Target};
 use std::{
     ffi::OsString,
-    fs::{self, File},
-    io,
+    fs::File,
+    io::{self, Write},
     path::{Path, PathBuf},
     sync::mpsc::{self, RecvTimeoutError},
     thread::JoinHandle,
@@ -147,21 +148,26 @@ impl MemoryWatch {
 pub fn run(args: &Args) -> anyhow::Result<Code> {
     let mut limits = LimitsOf::default();
     args.limits.iter().try_for_each(|limit| limits.set(limit))?;
+    recording::check_outputs([args.report.as_ref(), args.output.as_ref()])?;
     if args.launch {
         return look_at_command(args, &limits);
     }
     let target = diagnostics::find(args.target.as_deref().unwrap_or_default())?;
     let begun = Instant::now();
     let mut notes = Vec::new();
+    // For all parts of the check-up: a signal that ends one of them ends the others as well.
+    let stop = StopOnSignal::start()?;
     let locks = noted(&mut notes, "who waits for whom was not looked at", look_at_locks(target.pid));
     let is_small = diagnostics::memory(target.pid).is_ok_and(|memory| memory.resident <= SMALL);
     let first = if is_small { look_at_heap(args, &target, &mut notes) } else { None }
         .map(|snapshot| (timed(&snapshot), Tasks::of(&snapshot)));
+    if interrupt::requested() {
+        return Err(failure(Code::Ended, "interrupted before anything was recorded"));
+    }
     let file = session_file(args, &target.name, Some(target.pid))?;
     let (summary, memory) = {
         // What the first looks took is part of the time that the user gave.
         let left = args.duration.saturating_sub(begun.elapsed()).max(args.duration / 2);
-        let stop = StopOnSignal::start()?;
         let recording = recorder::attach(&target, options(args, left, file.path())?)?;
         stop.set(recording.stop_handle());
         let memory = MemoryWatch::start(target.pid, left / MEMORY_LOOKS)?;
@@ -170,7 +176,9 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let profile = read(file.path())?;
     let cut_off = recording::cut_off(&summary, true, args.output.is_some());
     // The heap of a process that has ended, or whose user wants an end, is not looked at.
-    let last = if cut_off.is_none() { look_at_heap(args, &target, &mut notes) } else { None };
+    let last =
+        if cut_off.is_none() && !interrupt::requested() { look_at_heap(args, &target, &mut notes) } else { None };
+    drop(stop);
     // What one look has and the other lacks would seem to grow.
     let both = first.as_ref().zip(last.as_ref()).filter(|((first, _), last)| first.complete && last.end().complete);
     let growth = both.map(|((first, _), last)| {
@@ -301,7 +309,9 @@ fn judge(
     let mut page = Vec::new();
     checkup.write(format, &mut page)?;
     match &args.report {
-        Some(path) => fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?,
+        Some(path) => session::create_file(path)
+            .and_then(|mut file| file.write_all(&page))
+            .with_context(|| format!("cannot write {}", path.display()))?,
         None => say(&String::from_utf8(page)?)?,
     }
     if let Some(path) = &args.output {

@@ -4,6 +4,7 @@ use crate::{
     agent::AgentArgs,
     console::{self, printable},
     exit::{Code, failure},
+    interrupt::{self, StopOnSignal},
 };
 use diagnostics::DotnetProcess;
 use inspect::{BlockedThread, Findings, Frame, LockShown, Outcome, Stacks, ThreadShown};
@@ -11,6 +12,7 @@ use serde::Serialize;
 use std::{
     fmt::Write as _,
     path::Path,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -88,7 +90,17 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     }
     let stacks = match args.no_attach {
         true => Err("they were not asked for".to_owned()),
-        false => Stacks::take(&process, args.agent.file(), STACKS_LIMIT).map_err(|error| error.to_string()),
+        false => {
+            let stop = Arc::new(StopOnSignal::start()?);
+            let begun = Arc::clone(&stop);
+            let begun = move |handle| begun.set(handle);
+            Stacks::take(&process, args.agent.file(), STACKS_LIMIT, begun).map_err(|error| {
+                match interrupt::requested() {
+                    true => "interrupted".to_owned(),
+                    false => error.to_string(),
+                }
+            })
+        }
     };
     if let Ok(stacks) = &stacks {
         found = findings(Some(stacks));

@@ -54,6 +54,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> anyhow::Result<Code> {
     let mut damage = None;
+    crate::recording::check_outputs([args.gcdump.as_ref()])?;
     let snapshot = match Source::find(&args.target)? {
         Source::Gcdump(path) => source::read_gcdump(&path, args.take.memory())?,
         Source::Session(path) => {

@@ -148,14 +148,14 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let before = Instant::now();
     let mut total = Total::default();
     let sources = sources(&args.paths, &mut total)?;
-    let mut out = io::stdout().lock();
+    let mut out = console::output();
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let progress = Progress { all: sources.len(), wanted: sources.len() > 1 && io::stderr().is_terminal() };
     for (index, batch) in sources.chunks(threads * ASSEMBLIES).enumerate() {
         let text = look(args, batch, threads, &mut total);
         if !text.is_empty() {
             progress.clear();
-            out.write_all(text.as_bytes())?;
+            out.write_all(report::plain::visible_lines(&text).as_bytes())?;
         }
         progress.show(index * threads * ASSEMBLIES + batch.len());
     }

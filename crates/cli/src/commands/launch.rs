@@ -62,6 +62,8 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<Code> {
+    recording::check_outputs([args.event_log.as_ref()])
+        .map_err(|error| exit::failure(Code::LaunchFailed, console::describe(&error)))?;
     let output = args.output.clone().unwrap_or_else(|| recording::default_file(&name_of(&args.command), None));
     let mut options = args.recording.options(args.duration, Some(output), false);
     if !args.trace.is_empty() || args.traced.has_file() {
@@ -91,6 +93,12 @@ pub(super) fn run_command(
     let error: anyhow::Error = match recorded {
         Ok(summary) => {
             told(&summary)?;
+            if let (Some(nested), true) = (summary.nested.first(), summary.sessions.is_empty()) {
+                console::say(&format!(
+                    "note: the command has called `clrscope launch` itself (process {nested}), which recorded its program; \
+                     there is no file of this launch"
+                ));
+            }
             // The command's own end is its own affair; a lost connection is not.
             if let Some(message) = recording::cut_off(&summary, false, kept) {
                 console::say(&format!("warning: {message}"));
@@ -133,7 +141,7 @@ fn finish(args: &Args, summary: &Summary) -> anyhow::Result<()> {
         }
     }
     match (args.json, args.quiet) {
-        (true, _) => console::say(&serde_json::to_string(&recording::summary_json(summary))?),
+        (true, _) => console::say(&report::plain::json(&recording::summary_json(summary))?),
         (false, false) => console::say(recording::summary_text(summary).trim_end()),
         (false, true) => {}
     }

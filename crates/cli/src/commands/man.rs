@@ -4,7 +4,7 @@ use crate::{console, exit::Code};
 use anyhow::Context;
 use clap::CommandFactory;
 use clap_mangen::Man;
-use std::{fs, path::PathBuf};
+use std::{fs, io::Write, path::PathBuf};
 
 /// Print the manual page, or write the pages of all commands
 #[derive(clap::Args, Debug)]
@@ -32,7 +32,9 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         let path = folder.join(format!("{name}.1"));
         let mut page = Vec::new();
         Man::new(command).render(&mut page)?;
-        fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
+        session::create_file(&path)
+            .and_then(|mut file| file.write_all(&page))
+            .with_context(|| format!("cannot write {}", path.display()))?;
         console::say(&path.display().to_string());
     }
     Ok(Code::Success)

@@ -147,7 +147,7 @@ mod tests {
         let text = list(&all, Duration::from_secs(1030), None);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "PID  USER  RUNTIME  ARCH  UPTIME  NAME  COMMAND");
-        assert_eq!(lines[1], "7    1000  9.0.5    x64   30s     Shop  dotnet Shop.dll\u{fffd}[2J");
+        assert_eq!(lines[1], "7    1000  9.0.5    x64   30s     Shop  dotnet Shop.dll\\u{1b}[2J");
         assert!(lines[4].starts_with("   1234  Shop: it was compiled ahead of time"), "{text}");
     }
 

@@ -3,24 +3,15 @@
 use crate::{
     console, duration,
     exit::{Code, failure},
-    os::{Signal, SignalWatch},
+    interrupt::StopOnSignal,
     recording::{self, RecordingArgs},
 };
-use recorder::StopHandle;
-use std::{
-    io,
-    path::PathBuf,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::Duration,
-};
+use std::{path::PathBuf, time::Duration};
 
 /// Record a running process into a session file
 ///
 /// Records until the duration is over, Ctrl-C is pressed, or the process ends; what was recorded is kept in each case.
-/// The process goes on unharmed. A second Ctrl-C ends clrscope at once.
+/// The process goes on unharmed. A second Ctrl-C ends clrscope within 2 s.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Process id, or name as `clrscope ps` shows it
@@ -51,6 +42,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let recording = recorder::attach(&target, options)?;
     stop.set(recording.stop_handle());
     let summary = recording::wait(recording, args.duration, args.quiet || args.json)?;
+    drop(stop);
     match (args.json, args.quiet) {
         (true, _) => console::print_json(&recording::summary_json(&summary))?,
         (false, false) => console::print(&recording::summary_text(&summary))?,
@@ -59,43 +51,5 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     match recording::cut_off(&summary, args.duration.is_some(), true) {
         Some(message) => Err(failure(Code::Ended, message)),
         None => Ok(Code::Success),
-    }
-}
-
-/// The first signal ends the recording in order, the second one ends us.
-pub struct StopOnSignal {
-    shared: Arc<Shared>,
-    _watch: SignalWatch,
-}
-
-#[derive(Default)]
-struct Shared {
-    signals: AtomicU32,
-    stop: OnceLock<StopHandle>,
-}
-
-impl StopOnSignal {
-    /// Watches from now on.
-    pub fn start() -> io::Result<Self> {
-        let shared = Arc::new(Shared::default());
-        let seen = Arc::clone(&shared);
-        let watch = SignalWatch::start(&[Signal::Interrupt, Signal::Terminate, Signal::Hangup], move |_| {
-            if seen.signals.fetch_add(1, Ordering::AcqRel) > 0 {
-                console::say("\nerror: interrupted twice, ended at once; the session file may be cut short");
-                std::process::exit(Code::Aborted.number().into());
-            }
-            if let Some(stop) = seen.stop.get() {
-                stop.stop();
-            }
-        })?;
-        Ok(Self { shared, _watch: watch })
-    }
-
-    /// What to stop from now on; at once, if a signal came before.
-    pub fn set(&self, stop: StopHandle) {
-        let stop = self.shared.stop.get_or_init(|| stop);
-        if self.shared.signals.load(Ordering::Acquire) > 0 {
-            stop.stop();
-        }
     }
 }

@@ -91,7 +91,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
             }
             converted
         }
-        None => exporter.convert(session, &options, &mut io::stdout().lock()),
+        None => exporter.convert(session, &options, &mut console::output()),
     }
     .with_context(file)?;
     Ok(warn(args, exporter, &profile))
@@ -162,13 +162,13 @@ struct LateFile<'a> {
 
 impl Write for LateFile<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let failed =
+            |error: io::Error| io::Error::new(error.kind(), format!("cannot write {}: {error}", self.path.display()));
         let file = match &mut self.file {
             Some(file) => file,
-            None => self.file.insert(File::create(self.path).map_err(|error| {
-                io::Error::new(error.kind(), format!("cannot write {}: {error}", self.path.display()))
-            })?),
+            None => self.file.insert(session::create_file(self.path).map_err(failed)?),
         };
-        file.write(bytes)
+        file.write(bytes).map_err(failed)
     }
 
     fn flush(&mut self) -> io::Result<()> {

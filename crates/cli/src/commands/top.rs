@@ -3,6 +3,7 @@
 use crate::{
     console, duration,
     exit::{Code, failure},
+    interrupt::StopOnSignal,
     recording::RecordingArgs,
     top,
 };
@@ -39,15 +40,13 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         ));
     }
     let target = diagnostics::find(&args.target)?;
-    let mut recording = recorder::attach(&target, args.recording.options(args.duration, None, true))?;
-    let shown = match args.json {
-        true => top::print_lines(&mut recording),
-        false => top::show(&mut recording, console::colours(&io::stdout())),
-    };
-    // Leave the process in order, whatever became of the view.
-    recording.stop_handle().stop();
-    let left = recording.wait();
-    shown?;
-    left?;
+    // From before the attach on, as for `record`.
+    let stop = StopOnSignal::start()?;
+    let recording = recorder::attach(&target, args.recording.options(args.duration, None, true))?;
+    stop.set(recording.stop_handle());
+    match args.json {
+        true => top::print_lines(recording)?,
+        false => top::show(recording, console::colours(&io::stdout()))?,
+    }
     Ok(Code::Success)
 }

@@ -2,9 +2,9 @@
 
 use crate::{
     agent::AgentArgs,
-    commands::record::StopOnSignal,
     console, duration,
     exit::{Code, failure},
+    interrupt::StopOnSignal,
     recording::{self, SessionFile},
     traced::{live::Live, report::Report, rules, text},
 };
@@ -73,6 +73,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     if args.what.keeps_each_call() && args.output.is_none() {
         return Err(failure(Code::Usage, "--each-call needs a session file to keep the calls in: -o FILE".to_owned()));
     }
+    recording::check_outputs([args.event_log.as_ref()])?;
     let process = diagnostics::find(&args.target)?;
     if !args.json && !args.dry_run {
         console::say(STAYS);
@@ -99,8 +100,9 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let stop = StopOnSignal::start()?;
     let mut recording = recorder::attach(&process, options)?;
     stop.set(recording.stop_handle());
-    let mut live = Live::new(recording.subscribe(), args.dry_run);
-    let summary = recording::wait_with(recording, args.time, args.json, &mut live)?;
+    let live = Live::new(recording.subscribe(), args.dry_run);
+    let summary = recording::wait_with(recording, args.time, args.json, live)?;
+    drop(stop);
     if let Some(log) = &args.event_log {
         recording::write_event_log(file.path(), log)?;
     }

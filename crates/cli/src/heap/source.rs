@@ -197,7 +197,7 @@ pub fn read_gcdump(path: &Path, memory: MemoryArgs) -> anyhow::Result<Snapshot> 
 
 /// Writes a `.gcdump` file, whole or not at all.
 pub fn write_gcdump(snapshot: &Snapshot, path: &Path) -> anyhow::Result<u64> {
-    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    let file = session::create_file(path).with_context(|| format!("cannot write {}", path.display()))?;
     gcdump::write(snapshot, std::io::BufWriter::new(file)).map_err(|error| {
         drop(fs::remove_file(path));
         failure(Code::File, format!("cannot write {}: {error}", path.display()))

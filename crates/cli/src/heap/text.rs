@@ -384,7 +384,7 @@ mod tests {
 
     #[test]
     fn strings_are_cut_and_harmless() {
-        assert_eq!(quoted("a\nb", 3), "\"a\u{fffd}b\"");
+        assert_eq!(quoted("a\nb", 3), "\"a\\u{a}b\"");
         assert_eq!(quoted("ab", 200), "\"ab…\"");
         assert_eq!(signed(-2048.0, bytes), "-2.00 KB");
     }

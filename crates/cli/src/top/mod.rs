@@ -8,7 +8,7 @@ pub mod terminal;
 #[cfg(test)]
 mod tests;
 
-use crate::os::{Signal, SignalWatch};
+use crate::{console, interrupt};
 use anyhow::Context;
 use crossterm::event::{self, Event};
 use model::Live;
@@ -16,10 +16,11 @@ use recorder::Recording;
 use session::LiveStream;
 use state::State;
 use std::{
-    io::Write,
+    panic::AssertUnwindSafe,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
+        mpsc::{self, RecvTimeoutError},
     },
     time::{Duration, Instant},
 };
@@ -37,77 +38,146 @@ const DRAWING: Duration = Duration::from_millis(250);
 /// Records taken before looking at the keys again.
 const RECORDS: usize = 20_000;
 
-/// Shows a recording until the user leaves, a signal comes, or (without a user) it is over.
+/// How long the last line may take to be written once a signal has ended the recording.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// How long the view may take to give the terminal back.
+const LEAVING: Duration = Duration::from_millis(300);
+
+/// Shows a recording until the user leaves, a signal comes, or the terminal is gone; then ends the recording.
+///
+/// The view has a thread of its own. Where its terminal takes no more text, or is gone while a key is waited for, that thread is
+/// left behind and ends with the program.
 ///
 /// # Errors
-/// When the terminal cannot be used.
-pub fn show(recording: &mut Recording, colours: bool) -> anyhow::Result<()> {
+/// When the terminal cannot be used, and those of the recording.
+pub fn show(mut recording: Recording, colours: bool) -> anyhow::Result<()> {
     let stream = recording.subscribe().context("the recording has no live view")?;
-    let signalled = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&signalled);
-    let _watch = SignalWatch::start(&[Signal::Interrupt, Signal::Terminate, Signal::Hangup], move |_| {
-        told.store(true, Ordering::Release);
+    let leave = Arc::new(AtomicBool::new(false));
+    let left = Arc::clone(&leave);
+    let (shows, shown) = mpsc::channel();
+    std::thread::Builder::new().name("view".to_owned()).spawn(move || {
+        let view = std::panic::catch_unwind(AssertUnwindSafe(|| View::new(stream, colours)?.run(&left)));
+        // The hook has said what happened.
+        let _ = shows.send(view.unwrap_or(Ok(())));
     })?;
-    let mut terminal = LiveTerminal::take().context("top needs a terminal; use record, or top --json")?;
-    let (mut feed, mut state) = (Feed::new(stream), State::new());
-    let theme = screen::Theme::new(colours);
-    let mut view = feed.live.view(state.question());
-    let mut drawn: Option<Instant> = None;
-    loop {
-        let cut = feed.take();
-        let mut changed = false;
-        if event::poll(KEY_WAIT)? {
-            match event::read()? {
-                Event::Key(key) => {
-                    state.key(key, &view);
-                    changed = true;
+    let result = loop {
+        match shown.recv_timeout(KEY_WAIT) {
+            Ok(result) => break Some(result),
+            Err(RecvTimeoutError::Disconnected) => break Some(Ok(())),
+            Err(RecvTimeoutError::Timeout) if interrupt::requested() || terminal::is_gone() => break None,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    };
+    leave.store(true, Ordering::Release);
+    // Leave the process in order, whatever became of the view.
+    recording.stop_handle().stop();
+    let ended = recording.wait();
+    // A view that is stuck gives nothing, and a terminal that is gone takes nothing.
+    let result = result.or_else(|| shown.recv_timeout(LEAVING).ok()).unwrap_or(Ok(()));
+    if !(interrupt::requested() || terminal::is_gone()) {
+        result?;
+    }
+    ended?;
+    Ok(())
+}
+
+/// What is on the screen.
+struct View {
+    feed: Feed,
+    state: State,
+    theme: screen::Theme,
+    terminal: LiveTerminal,
+}
+
+impl View {
+    fn new(stream: LiveStream, colours: bool) -> anyhow::Result<Self> {
+        let terminal = LiveTerminal::take().context("top needs a terminal; use record, or top --json")?;
+        Ok(Self { feed: Feed::new(stream), state: State::new(), theme: screen::Theme::new(colours), terminal })
+    }
+
+    fn run(mut self, leave: &AtomicBool) -> anyhow::Result<()> {
+        let mut view = self.feed.view(self.state.question());
+        let mut drawn: Option<Instant> = None;
+        while !leave.load(Ordering::Acquire) {
+            let cut = self.feed.take();
+            let mut changed = false;
+            // crossterm reads a terminal that is gone for ever.
+            if terminal::is_gone() {
+                return Ok(());
+            }
+            if event::poll(KEY_WAIT)? {
+                match event::read()? {
+                    Event::Key(key) => {
+                        self.state.key(key, &view);
+                        changed = true;
+                    }
+                    Event::Resize(..) => changed = true,
+                    _ => {}
                 }
-                Event::Resize(..) => changed = true,
-                _ => {}
+            }
+            if self.state.quit {
+                return Ok(());
+            }
+            let due = drawn.is_none_or(|drawn| drawn.elapsed() >= DRAWING);
+            if changed || cut || due {
+                match &self.state.frozen {
+                    Some(frozen) => view = frozen.clone(),
+                    // Sums change only with a new slice or another question.
+                    None if changed || cut || drawn.is_none() => view = self.feed.view(self.state.question()),
+                    None => {}
+                }
+                let Self { terminal, state, theme, .. } = &mut self;
+                terminal.0.draw(|frame| screen::draw(frame, &view, state, *theme))?;
+                drawn = Some(Instant::now());
             }
         }
-        if state.quit || signalled.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let due = drawn.is_none_or(|drawn| drawn.elapsed() >= DRAWING);
-        if changed || cut || due {
-            match &state.frozen {
-                Some(frozen) => view = frozen.clone(),
-                // Sums change only with a new slice or another question.
-                None if changed || cut || drawn.is_none() => view = feed.live.view(state.question()),
-                None => {}
-            }
-            terminal.0.draw(|frame| screen::draw(frame, &view, &state, theme))?;
-            drawn = Some(Instant::now());
-        }
+        Ok(())
     }
 }
 
 /// Writes a line of JSON for each second of a recording, until a signal comes or it is over.
 ///
 /// # Errors
-/// When standard output cannot be written.
-pub fn print_lines(recording: &mut Recording) -> anyhow::Result<()> {
+/// When standard output cannot be written, and those of the recording.
+pub fn print_lines(mut recording: Recording) -> anyhow::Result<()> {
     let stream = recording.subscribe().context("the recording has no live view")?;
-    let stop = recording.stop_handle();
-    let _watch = SignalWatch::start(&[Signal::Interrupt, Signal::Terminate, Signal::Hangup], move |_| stop.stop())?;
     let mut feed = Feed::new(stream);
     let state = State::new();
-    loop {
-        std::thread::sleep(KEY_WAIT);
-        let cut = feed.take();
-        if cut || feed.is_over() {
-            let question = model::Question { window: SLICE, ..state.question() };
-            let mut line = serde_json::to_string(&feed.live.view(question))?;
-            line.push('\n');
-            let mut out = std::io::stdout().lock();
-            out.write_all(line.as_bytes())?;
-            out.flush()?;
+    let (prints, printed) = mpsc::channel();
+    std::thread::Builder::new().name("view".to_owned()).spawn(move || {
+        let print = || -> anyhow::Result<()> {
+            while !feed.is_over() {
+                std::thread::sleep(KEY_WAIT);
+                if feed.take() || feed.is_over() {
+                    let question = model::Question { window: SLICE, ..state.question() };
+                    console::print_json_line(&feed.view(question))?;
+                }
+            }
+            Ok(())
+        };
+        let printed = std::panic::catch_unwind(AssertUnwindSafe(print));
+        // The hook has said what happened.
+        let _ = prints.send(printed.unwrap_or(Ok(())));
+    })?;
+    let mut result = None;
+    while result.is_none() && !recording.finishes_within(KEY_WAIT) {
+        // A reader that is gone is seen when the next line is written, and here at once.
+        if console::output_is_gone() {
+            break;
         }
-        if feed.is_over() {
-            return Ok(());
-        }
+        result = printed.try_recv().ok();
     }
+    recording.stop_handle().stop();
+    let ended = recording.wait();
+    let last = || match interrupt::requested() {
+        // Nobody may read them.
+        true => printed.recv_timeout(LAST_LINES).ok(),
+        false => printed.recv().ok(),
+    };
+    result.or_else(last).unwrap_or(Ok(()))?;
+    ended?;
+    Ok(())
 }
 
 /// Takes a stream of records into a live recording.
@@ -148,6 +218,11 @@ impl Feed {
         self.cut = Instant::now();
         self.live.cut(length);
         true
+    }
+
+    /// The numbers of the latest slices.
+    fn view(&self, question: model::Question) -> model::View {
+        model::View { left_out: self.stream.left_out(), ..self.live.view(question) }
     }
 
     fn is_over(&self) -> bool {

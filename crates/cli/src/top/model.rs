@@ -92,6 +92,8 @@ pub struct View {
     pub paused_history: Vec<f64>,
     /// Samples and events lost since the start.
     pub dropped: u64,
+    /// Records that this view was too slow for since the start: they are missing in its numbers only.
+    pub left_out: u64,
     /// Latest remark of the recording.
     pub note: Option<String>,
     /// The recording is over.
@@ -296,6 +298,7 @@ impl Live {
             paused: paused as f64 / 1e9 / seconds,
             paused_history: self.slices.iter().map(|slice| share(slice.paused, slice.length)).collect(),
             dropped: self.observer.iter().flat_map(|status| &status.dropped).map(|(_, count)| count).sum(),
+            left_out: 0,
             note: self.note.clone(),
             ended: self.ended,
             thread_filter: question.thread.map(|thread| tables.thread_name(thread)),

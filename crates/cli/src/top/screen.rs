@@ -133,6 +133,13 @@ fn draw_figures(frame: &mut Frame<'_>, area: Rect, view: &View, theme: Theme) {
             format!("  dropped {}", short_number(view.dropped as f64)),
             if view.dropped > 0 { theme.of(Color::Yellow) } else { theme.weak() },
         ),
+        Span::styled(
+            match view.left_out {
+                0 => String::new(),
+                left_out => format!("  not shown {}", short_number(left_out as f64)),
+            },
+            theme.of(Color::Yellow),
+        ),
     ]);
     let width = figures.width() as u16 + 2;
     let [left, right] = Layout::horizontal([Constraint::Length(width), Constraint::Fill(1)]).areas(area);

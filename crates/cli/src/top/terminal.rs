@@ -45,6 +45,11 @@ impl Drop for LiveTerminal {
     }
 }
 
+/// Whether the terminal on standard input is gone: its window, tmux session or connection was closed.
+pub fn is_gone() -> bool {
+    crate::os::hung_up(&io::stdin())
+}
+
 /// Restores the terminal if it is in our state. What fails here cannot be helped.
 pub fn restore() {
     if ACTIVE.swap(false, Ordering::AcqRel) {

@@ -133,7 +133,11 @@ impl Watcher for Live {
             && let Some(profile) = self.builder.snapshot()
         {
             self.measure(&profile);
-            self.table = self.draw(&profile, columns, rows);
+            let left_out = self.stream.as_ref().map_or(0, LiveStream::left_out);
+            self.table = self.draw(&profile, columns, rows.saturating_sub(usize::from(left_out > 0)));
+            if left_out > 0 {
+                self.table.push_str(&format!("{} not shown: the terminal was too slow\n", counted(left_out, "record")));
+            }
             self.made = Some(Instant::now());
         }
         self.table.clone()

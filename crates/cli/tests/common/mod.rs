@@ -322,10 +322,16 @@ pub fn wait_until_clean(tmp: &Path) {
     }
 }
 
-/// Whether the agent is still mapped into a process.
+/// Whether an agent is still mapped into a process, other than those that only make up for main profilers that have left.
 pub fn agent_is_mapped(pid: u32) -> bool {
+    libraries(pid).iter().any(|name| !name.starts_with("libclrscope-idle-"))
+}
+
+/// Names of our libraries that are mapped into a process.
+pub fn libraries(pid: u32) -> std::collections::BTreeSet<String> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    maps.lines().any(|line| line.contains("libclrscope"))
+    let names = maps.lines().filter_map(|line| line.split("/libclrscope").nth(1));
+    names.map(|name| format!("libclrscope{}", name.split(' ').next().unwrap_or_default())).collect()
 }
 
 /// Stops a process, and waits until all of its threads stand.

@@ -39,12 +39,6 @@ impl Stream {
         self.limit = Limit::Idle(limit);
     }
 
-    /// Ends the connection in both directions; a read that waits elsewhere returns.
-    pub fn shutdown(&self) {
-        // Fails only when the other side is gone already.
-        let _ = self.socket.shutdown(std::net::Shutdown::Both);
-    }
-
     /// The socket, for asking who is at its other side.
     #[cfg(target_os = "linux")]
     pub fn socket(&self) -> &UnixStream {

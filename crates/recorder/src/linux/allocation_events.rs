@@ -14,7 +14,7 @@ use super::{
     pump::now,
 };
 use crate::RecordError;
-use diagnostics::{EventPipeConfig, EventPipeSession, Port, Stopper};
+use diagnostics::{EventPipeConfig, EventPipeSession, Keeper, Port, Stopper};
 use nettrace::{
     Reader,
     allocations::{self, Allocation},
@@ -80,8 +80,15 @@ pub(super) struct AllocationEvents {
 impl AllocationEvents {
     /// Starts to follow allocations, with at most `most` samples per second on the average. Without a port, that of a
     /// process which is still starting is waited for.
-    pub fn start(port: Option<&Port>, pid: u32, config: EventPipeConfig, most: u64) -> Result<Self, RecordError> {
-        let opened = port.map(|port| Ok::<_, RecordError>((port.clone(), port.collect(&config)?))).transpose()?;
+    pub fn start(
+        keeper: Keeper,
+        port: Option<&Port>,
+        pid: u32,
+        config: EventPipeConfig,
+        most: u64,
+    ) -> Result<Self, RecordError> {
+        let opened =
+            port.map(|port| Ok::<_, RecordError>((port.clone(), keeper.collect(port, &config)?))).transpose()?;
         let (sender, incoming) = sync_channel(QUEUE);
         let (stop, stopped) = sync_channel(0);
         let failed = |source| RecordError::Io { what: "starting the thread for allocations".into(), source };
@@ -89,7 +96,7 @@ impl AllocationEvents {
         let thread = std::thread::Builder::new()
             .name("clrscope-alloc".into())
             .spawn(move || {
-                let (port, session) = match opened.map_or_else(|| first_session(pid, &config), Ok) {
+                let (port, session) = match opened.map_or_else(|| first_session(&keeper, pid, &config), Ok) {
                     Ok(opened) => opened,
                     Err(error) => {
                         let _ = sender.send(FromEvents::Failed(format!("no EventPipe events: {error}")));
@@ -97,6 +104,7 @@ impl AllocationEvents {
                     }
                 };
                 let mut follower = Follower {
+                    keeper,
                     port,
                     config,
                     sender,
@@ -182,6 +190,7 @@ struct Window {
 
 /// What the thread that starts and stops sessions has.
 struct Follower {
+    keeper: Keeper,
     port: Port,
     config: EventPipeConfig,
     sender: SyncSender<FromEvents>,
@@ -302,7 +311,7 @@ impl Follower {
 
     /// Starts a session; what it gives is passed on as it comes, or kept.
     fn begin(&self, pass_on: bool) -> Result<Following, diagnostics::Error> {
-        let session = self.port.collect(&self.config)?;
+        let session = self.keeper.collect(&self.port, &self.config)?;
         self.read(session, now(), pass_on)
     }
 
@@ -327,7 +336,8 @@ impl Follower {
     /// Stops a session without waiting for it. Samples from `until` on do not count.
     fn stop(&self, following: &Following, until: u64) -> Option<JoinHandle<()>> {
         following.until.store(until, Release);
-        let (stopper, port, mut quiet) = (following.stopper.clone(), self.port.clone(), self.config.clone());
+        let (stopper, keeper, port) = (following.stopper.clone(), self.keeper.clone(), self.port.clone());
+        let mut quiet = self.config.clone();
         let stopping = std::thread::Builder::new().name("clrscope-events".into()).spawn(move || {
             // A process that has ended has no session to stop.
             let _ = stopper.stop(STOP_LIMIT);
@@ -335,7 +345,8 @@ impl Follower {
             // prepare events that nobody gets. It reckons anew with the next one, even one that wants next to nothing.
             quiet.stacks = false;
             quiet.providers.iter_mut().for_each(|provider| (provider.keywords, provider.level) = (0, QUIET));
-            if let Ok(session) = port.collect(&quiet) {
+            if let Ok(session) = keeper.collect(&port, &quiet) {
+                // What it holds fits in the socket.
                 let _ = session.stopper().stop(STOP_LIMIT);
             }
         });

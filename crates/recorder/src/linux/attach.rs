@@ -1,19 +1,21 @@
 use super::{
-    Recording, Worker, door,
+    Recording, Worker,
+    door::{Loaded, Resident},
     link::{self, AgentLink},
-    place::{AGENT_NAME, Place},
+    place::Place,
     pump::now,
+    room,
     start::{self, OutputFile, Start},
     target::Target,
 };
 use crate::{Progress, RecordError, RecordOptions, RuleHandle, StopHandle, Summary};
-use diagnostics::{DotnetProcess, HResult};
+use diagnostics::{DotnetProcess, HResult, clsid_text};
 use session::Entry;
 use std::{
     sync::{Arc, Mutex, atomic::AtomicU32},
     time::{Duration, Instant},
 };
-use wire::{ByeReason, DoorAnswer, Record, frame::FrameError};
+use wire::{ByeReason, Record, ResidentState, SessionConfig, frame::FrameError};
 
 /// How long the runtime may take to load the agent: a running background collection can hold it up.
 const ATTACH_LIMIT: Duration = Duration::from_secs(10);
@@ -21,11 +23,9 @@ const ATTACH_LIMIT: Duration = Duration::from_secs(10);
 /// How long the agent may take from loaded to hello.
 const HELLO_LIMIT: Duration = Duration::from_secs(5);
 
-/// How long an agent that stays may take from the end of a recording to the next.
-const IDLE_LIMIT: Duration = Duration::from_secs(2);
-
-/// How many agents may be left behind, each by one other profiler that has left before.
-const MOST_TRIES: u32 = 8;
+/// How many agents are loaded at most where each finds that the runtime does not call it, because another main profiler
+/// has left before. Those that are not called stay, and make up for that.
+const MOST_TRIES: usize = 3;
 
 /// Attaches to a running process and starts to record.
 ///
@@ -37,11 +37,16 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
     }
     start::check_together(&options)?;
     let pid = process.pid;
+    if let Some((major, minor)) = process.runtime_major_minor() {
+        let number = |part: u32| u16::try_from(part).unwrap_or(u16::MAX);
+        start::check_runtime(&options, pid, (number(major), number(minor)))?;
+    }
     let port = process.port()?;
     let target = Target::new(pid).map_err(|_| RecordError::Exited { pid })?;
     let viewer = target
         .viewer()
         .map_err(|source| RecordError::Io { what: format!("reading the facts of process {pid}"), source })?;
+    room::check(pid)?;
     let output = options.output.as_deref().map(OutputFile::create).transpose()?;
     // The ring is opened before the agent is loaded, so that no time is lost between the two.
     let cpu = start::open_cpu(&target, &options)?;
@@ -50,51 +55,67 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
     let needs_main =
         options.profilers.iter().find(|selection| selection.spec.needs_main_slot()).map(|selection| selection.spec.id);
     let knows_others = matches!(process.runtime_major_minor(), Some((6.., _)));
-    let clsid = if knows_others && needs_main.is_none() { wire::CLSID_NOTIFY_ONLY } else { wire::CLSID_MAIN };
-    let makes_up = knows_others && needs_main.is_some();
-    let (mut tries, mut by_door);
-    tries = 1;
+    let as_main = needs_main.is_some() || !knows_others;
+    // One that stays has the main slot. It is waited for where nobody else can do it.
+    let resident = match Resident::find(&target)? {
+        Some(resident) if as_main => {
+            resident.wait_until_ready(&target)?;
+            Some(resident)
+        }
+        found => found.filter(|resident| resident.state() == Some(ResidentState::Waits)),
+    };
+    let mut stays = false;
+    if resident.is_none() {
+        Loaded::wait_for_room(pid, needs_main)?;
+        if let Some(profiler) = needs_main.filter(|_| is_another_named(pid) && Loaded::of(pid).is_any()) {
+            return Err(RecordError::MainSlotTaken { ours: false, pid, profiler });
+        }
+        // Before anything can go wrong: what leaves the main slot is made up for already, however it comes to leave.
+        stays = knows_others && needs_main.is_some() && !rewrites(&options) && !start::make_up(pid, &options)?;
+    }
+    let clsid = if as_main { wire::CLSID_MAIN } else { wire::CLSID_NOTIFY_ONLY };
+    let mut tries = 1;
     let (link, library, requested) = loop {
-        let place = Place::make(&viewer, &options.agent)?;
-        let config = start::config(&place, &options, cpu.engine, false)?;
+        let mut place = Place::make(&viewer, &options.agent)?;
+        let config = SessionConfig { stays, ..start::config(&place, &options, cpu.engine, false)? };
         let requested = now();
         let library = place.agent_path().display().to_string();
-        // An agent of ours that could not leave has the main slot.
-        let knock = || door::knock(&target, viewer.owner.0, &config.to_bytes());
-        let mut answer = knock();
-        if answer.is_none() {
-            match port.attach_profiler(clsid, &library, &config.to_bytes(), ATTACH_LIMIT) {
+        match &resident {
+            Some(resident) => resident.knock(&config.to_bytes()).map_err(|source| RecordError::Io {
+                what: format!("handing the session to the agent that stays in process {pid}"),
+                source,
+            })?,
+            None => match port.attach_profiler(clsid, &library, &config.to_bytes(), ATTACH_LIMIT) {
                 Ok(()) => {}
                 Err(_) if !target.is_alive() => return Err(RecordError::Exited { pid }),
-                Err(error) => {
-                    let taken = error.hresult() == Some(HResult::PROFILER_ALREADY_ACTIVE);
-                    // It may be about to open its door, after a recording that has just ended.
-                    answer = if taken { opens(knock) } else { None };
-                    match needs_main {
-                        _ if answer.is_some() => {}
-                        Some(profiler) if taken => {
-                            return Err(RecordError::MainSlotTaken { ours: has_agent(pid), pid, profiler });
-                        }
-                        _ => return Err(error.into()),
+                Err(error) => match needs_main {
+                    Some(profiler) if error.hresult() == Some(HResult::PROFILER_ALREADY_ACTIVE) => {
+                        return Err(RecordError::MainSlotTaken { ours: Loaded::of(pid).main, pid, profiler });
                     }
-                }
-            }
+                    _ => return Err(error.into()),
+                },
+            },
         }
-        if answer == Some(DoorAnswer::Refused) {
-            return Err(RecordError::TracedBefore { pid, profiler: needs_main.unwrap_or("recording") });
+        let answer = hello(&mut place, &target, viewer.owner.uid, &config.token);
+        if matches!(answer, Err(RecordError::NoHello { .. }))
+            && resident.as_ref().is_some_and(|resident| resident.state() != Some(ResidentState::Waits))
+        {
+            // Somebody else was faster.
+            return Err(RecordError::ResidentBusy { pid, reverts: false, waited: HELLO_LIMIT });
         }
-        by_door = answer.is_some();
-        match hello(&place, &target, viewer.owner.0, &config.token)? {
+        match answer? {
             Answer::Serves(link) => break (link, place.agent_name().to_owned(), requested),
-            Answer::Stays if tries < MOST_TRIES => tries += 1,
-            Answer::Stays => {
-                let reason = "other profilers have left this process in a way after which it calls no \
-                    notification-only one; restart it"
-                    .to_owned();
-                return Err(RecordError::AgentFailed { pid, reason });
+            Answer::Refused => {
+                return Err(RecordError::TracedBefore { pid, profiler: needs_main.unwrap_or("recording") });
             }
+            Answer::Stays if tries < MOST_TRIES => {
+                tries += 1;
+                Loaded::wait_for_room(pid, needs_main)?;
+            }
+            Answer::Stays => return Err(RecordError::TooManyAgents { pid, count: tries }),
         }
     };
+    let by_door = resident.is_some();
     let entry = if main_slot_is_taken(pid) { Entry::AttachedBeside } else { Entry::Attached };
 
     let (live_sink, live) = start::live_pair(&options);
@@ -121,25 +142,15 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
     let pump = started.pump(&options)?;
     let worker = Worker::start("clrscope-record", move || {
         let summary = pump.run()?;
-        if makes_up && summary.timings.detach.is_some() {
-            // What cannot be done here is told in docs/safety.md; the recording is good all the same.
-            let _ = start::make_up(pid, &options);
-        }
-        Ok(Summary { sessions: vec![summary], exit_code: None })
+        Ok(Summary { sessions: vec![summary], exit_code: None, nested: Vec::new() })
     })?;
     Ok(Recording { stop, rules, progress, live, worker, command: Arc::new(AtomicU32::new(0)) })
 }
 
-/// Whether a door is opened in the time that an agent takes to become idle.
-fn opens(knock: impl Fn() -> Option<DoorAnswer>) -> Option<DoorAnswer> {
-    let deadline = Instant::now() + IDLE_LIMIT;
-    loop {
-        let answer = knock();
-        if answer.is_some() || Instant::now() > deadline {
-            return answer;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+/// Whether methods will be rewritten: such an agent stays in any case.
+fn rewrites(options: &RecordOptions) -> bool {
+    let trace = options.profilers.iter().find(|selection| selection.spec.id == profilers::trace::SPEC.id);
+    trace.is_some_and(|trace| trace.param("dry") != Some("yes"))
 }
 
 /// Whether the process was started with a profiler, which then holds the main slot. One that was attached is not seen.
@@ -149,9 +160,12 @@ fn main_slot_is_taken(pid: u32) -> bool {
     value("CORECLR_ENABLE_PROFILING").is_some_and(|value| value == "1") && value("CORECLR_PROFILER").is_some()
 }
 
-/// Whether an agent of ours is loaded. Its file is gone, and its name stays.
-fn has_agent(pid: u32) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains(AGENT_NAME))
+/// Whether that profiler is not ours.
+fn is_another_named(pid: u32) -> bool {
+    let ours = clsid_text(wire::CLSID_MAIN);
+    let environ = diagnostics::proc::environ(pid).unwrap_or_default();
+    let is_ours = environ.iter().any(|(name, value)| name == "CORECLR_PROFILER" && *value == *ours);
+    main_slot_is_taken(pid) && !is_ours
 }
 
 /// What an agent says at first.
@@ -160,10 +174,12 @@ enum Answer {
     Serves(AgentLink),
     /// It cannot record, nor leave; but the next one can.
     Stays,
+    /// The runtime does not allow it what the session needs.
+    Refused,
 }
 
 /// Waits for the right agent to connect.
-fn hello(place: &Place, target: &Target, uid: u32, token: &[u8; 16]) -> Result<Answer, RecordError> {
+fn hello(place: &mut Place, target: &Target, uid: u32, token: &[u8; 16]) -> Result<Answer, RecordError> {
     let pid = target.pid;
     let deadline = Instant::now() + HELLO_LIMIT;
     let no_hello = |hint: &str| RecordError::NoHello { pid, limit: HELLO_LIMIT, hint: hint.to_owned() };
@@ -182,6 +198,8 @@ fn hello(place: &Place, target: &Target, uid: u32, token: &[u8; 16]) -> Result<A
         if peer.uid != uid || peer.pid != pid {
             continue;
         }
+        // It is loaded and has connected: a recorder that is killed from now on leaves nothing behind.
+        place.unlink();
         match AgentLink::new(stream, deadline) {
             Ok(link) if link.hello.protocol != wire::PROTOCOL_VERSION => {
                 return Err(RecordError::StaleAgent { pid, found: link.hello.protocol });
@@ -203,6 +221,9 @@ fn failed_at_once(link: AgentLink, pid: u32) -> Result<Answer, RecordError> {
         |reason: ByeReason| first.iter().any(|record| matches!(record, Record::Bye(bye) if bye.reason == reason));
     if says(ByeReason::Stays) {
         return Ok(Answer::Stays);
+    }
+    if says(ByeReason::Refused) {
+        return Ok(Answer::Refused);
     }
     if !says(ByeReason::Failed) {
         return Ok(Answer::Serves(link));

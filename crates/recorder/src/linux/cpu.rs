@@ -121,6 +121,11 @@ impl CpuSource {
         matches!(self.source, Engine::Shared(_))
     }
 
+    /// Whether samples come through such a ring.
+    pub fn is_shared(&self) -> bool {
+        matches!(self.source, Engine::Shared(Some(_)))
+    }
+
     /// Reads the ring that the agent's signal handlers fill.
     pub fn share(&mut self, descriptor: OwnedFd, layout: Layout) -> Result<(), String> {
         let period = 1_000_000_000 / u64::from(self.rate_hz.max(1));

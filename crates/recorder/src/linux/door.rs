@@ -1,66 +1,269 @@
-//! The door of an agent that the runtime of its process never lets go of: it takes the next session.
+//! The agent that stays in a process: it is found below `/proc/<pid>/fd`, and takes the next session.
 
-use super::target::Target;
+use super::{
+    place::{AGENT_NAME, IDLE_NAME},
+    target::Target,
+};
+use crate::{RecordError, notice};
 use diagnostics::proc;
 use rustix::{
     fd::{AsFd, OwnedFd},
-    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with},
-    thread::{LinkNameSpaceType, move_into_link_name_space},
+    fs::{FileType, FlockOperation, Mode, OFlags, flock, fstat, open},
+    io::Errno,
 };
 use std::{
-    fs::{File, read_link},
-    io::{self, Read, Write},
-    os::unix::net::UnixStream,
-    time::Duration,
+    fs::{File, read_dir, read_link},
+    io::{self, Write},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
-use wire::DoorAnswer;
+use wire::ResidentState;
 
-/// How long the agent may take to say that it takes the session.
+/// How long the agent may take to read a session's configuration.
 const LIMIT: Duration = Duration::from_secs(3);
+/// How long an agent that leaves may take.
+const LEAVE_LIMIT: Duration = Duration::from_secs(2);
+/// How long an agent that stays may take to revert what a session has changed: there may be tens of thousands of methods.
+const REVERT_LIMIT: Duration = Duration::from_secs(60);
+/// Libraries of ours that may be left in a process when another agent is to be loaded as its main profiler, or beside it.
+const MOST_LEFT: usize = 2;
+const MOST_LEFT_BESIDE: usize = 4;
+/// The agent's thread where it is the main profiler, and where it is beside one.
+const MAIN_THREAD: &str = "clrscope-main";
+const BESIDE_THREAD: &str = "clrscope-agent";
 
-/// Hands a session to an idle agent; `None` if there is none that answers.
-pub(super) fn knock(target: &Target, uid: u32, config: &[u8]) -> Option<DoorAnswer> {
-    match hand_over(target, uid, config) {
-        Ok(answer) if answer == DoorAnswer::Begins as u8 => Some(DoorAnswer::Begins),
-        Ok(answer) if answer == DoorAnswer::Refused as u8 => Some(DoorAnswer::Refused),
-        _ => None,
+/// An agent that stays.
+#[derive(Debug)]
+pub(super) struct Resident {
+    state: File,
+    pipe: PathBuf,
+}
+
+impl Resident {
+    /// The one of a process, if it has one.
+    ///
+    /// # Errors
+    /// [`RecordError::StaleAgent`] for one of another protocol.
+    pub fn find(target: &Target) -> Result<Option<Self>, RecordError> {
+        let folder = PathBuf::from(format!("/proc/{}/fd", target.pid));
+        // Who may not see it could not attach either.
+        let Ok(entries) = read_dir(&folder) else { return Ok(None) };
+        for entry in entries.flatten() {
+            let Ok(link) = read_link(entry.path()) else { continue };
+            let Some((protocol, pipe)) = link.to_str().and_then(wire::resident_of) else { continue };
+            if protocol != wire::PROTOCOL_VERSION {
+                return Err(RecordError::StaleAgent { pid: target.pid, found: protocol });
+            }
+            let Ok(state) = reopen(&entry.path(), FileType::RegularFile, OFlags::RDONLY) else { continue };
+            return Ok(Some(Self { state: state.into(), pipe: folder.join(pipe.to_string()) }));
+        }
+        Ok(None)
+    }
+
+    /// What it does.
+    pub fn state(&self) -> Option<ResidentState> {
+        let mut byte = [0];
+        std::os::unix::fs::FileExt::read_exact_at(&self.state, &mut byte, 0).ok()?;
+        ResidentState::of(byte[0])
+    }
+
+    /// Waits until it can take a session.
+    ///
+    /// # Errors
+    /// [`RecordError::ResidentBusy`]: it records for somebody else, or does not become ready within the limit.
+    pub fn wait_until_ready(&self, target: &Target) -> Result<(), RecordError> {
+        let began = Instant::now();
+        let mut told = false;
+        loop {
+            let limit = match self.state() {
+                Some(ResidentState::Waits) => return Ok(()),
+                Some(ResidentState::Reverts) => REVERT_LIMIT,
+                Some(ResidentState::Records) | None => LEAVE_LIMIT,
+            };
+            let pid = target.pid;
+            if !target.is_alive() {
+                return Err(RecordError::Exited { pid });
+            }
+            if began.elapsed() > limit || target.is_stopped() {
+                return Err(RecordError::ResidentBusy { pid, reverts: limit == REVERT_LIMIT, waited: began.elapsed() });
+            }
+            if !told && began.elapsed() > Duration::from_millis(500) {
+                told = true;
+                notice::tell(
+                    "waiting for the agent in the process, which still reverts what the last recording changed",
+                );
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Hands it a session. It answers at the socket that the configuration names.
+    pub fn knock(&self, config: &[u8]) -> io::Result<()> {
+        let mut message = (config.len() as u32).to_le_bytes().to_vec();
+        message.extend_from_slice(config);
+        let deadline = Instant::now() + LIMIT;
+        let pipe = reopen(&self.pipe, FileType::Fifo, OFlags::WRONLY)?;
+        wait(deadline, || match flock(&pipe, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(())),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
+        })?;
+        let (mut pipe, mut rest) = (File::from(pipe), message.as_slice());
+        wait(deadline, || match pipe.write(rest) {
+            Ok(written) => {
+                rest = &rest[written..];
+                Ok(rest.is_empty().then_some(()))
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
+            Err(error) => Err(error),
+        })
     }
 }
 
-fn hand_over(target: &Target, uid: u32, config: &[u8]) -> io::Result<u8> {
-    let namespace = read_link(format!("/proc/{}/ns/pid", target.pid))?;
-    let name = wire::door_name(&namespace.to_string_lossy(), proc::ns_pid(target.pid)?);
-    let socket = socket_beside(target)?;
-    connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
-    let mut stream = UnixStream::from(socket);
-    // Whoever else has taken the name is told nothing.
-    let peer = rustix::net::sockopt::socket_peercred(&stream)?;
-    if peer.pid.as_raw_nonzero().get().unsigned_abs() != target.pid || peer.uid.as_raw() != uid {
-        return Ok(0);
+fn wait(deadline: Instant, mut try_it: impl FnMut() -> io::Result<Option<()>>) -> io::Result<()> {
+    while try_it()?.is_none() {
+        if Instant::now() > deadline {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
-    stream.set_read_timeout(Some(LIMIT))?;
-    stream.set_write_timeout(Some(LIMIT))?;
-    stream.write_all(&(config.len() as u32).to_le_bytes())?;
-    stream.write_all(config)?;
-    let mut answer = [0];
-    stream.read_exact(&mut answer)?;
-    Ok(answer[0])
+    Ok(())
 }
 
-/// A socket in the network namespace of the target: names that are in no file system are known only there (unix(7)).
-fn socket_beside(target: &Target) -> io::Result<OwnedFd> {
-    let socket = || Ok(socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?);
-    let theirs = format!("/proc/{}/ns/net", target.pid);
-    if read_link(&theirs)? == read_link("/proc/self/ns/net")? {
-        return socket();
+/// Opens what a descriptor of the target stands for, if it is of the expected type. The target may put anything in its
+/// place at any time: so what was looked at is opened, and not the name again.
+fn reopen(path: &Path, expected: FileType, access: OFlags) -> io::Result<OwnedFd> {
+    let found = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    if FileType::from_raw_mode(fstat(&found)?.st_mode) != expected {
+        return Err(io::ErrorKind::InvalidInput.into());
     }
-    let namespace = File::open(theirs)?;
-    // A socket stays where it was made. Only the thread that makes it goes there, and ends there.
-    std::thread::scope(|scope| {
-        let there = scope.spawn(|| {
-            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
-            socket()
-        });
-        there.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
-    })
+    let number = std::os::fd::AsRawFd::as_raw_fd(&found.as_fd());
+    Ok(open(format!("/proc/self/fd/{number}"), access | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// What of ours is loaded in a process.
+#[derive(Debug, Default)]
+pub(super) struct Loaded {
+    /// The library whose instances do nothing but make up for main profilers that have left, as the process saw its file.
+    pub makes_up: Option<PathBuf>,
+    /// How many other libraries there are in which no session runs: their agents are leaving, or could not.
+    pub left: usize,
+    /// Whether a main profiler of ours is at work.
+    pub main: bool,
+}
+
+impl Loaded {
+    /// Looks into a process.
+    pub fn of(pid: u32) -> Self {
+        let maps = proc::maps(pid).unwrap_or_default();
+        let named = |path: &&Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(AGENT_NAME));
+        let mut paths: Vec<&Path> = maps.iter().filter_map(|map| map.file()).filter(named).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        let is_idle = |path: &&Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(IDLE_NAME));
+        let (idle, others): (Vec<&Path>, Vec<&Path>) = paths.into_iter().partition(is_idle);
+        let threads = proc::threads(pid).unwrap_or_default();
+        let names: Vec<String> = threads.into_iter().filter_map(|tid| proc::thread_comm(pid, tid).ok()).collect();
+        let count = |name: &str| names.iter().filter(|known| *known == name).count();
+        let (mains, beside) = (count(MAIN_THREAD), count(BESIDE_THREAD));
+        Self {
+            left: others.len().saturating_sub(mains + beside) + idle.len().saturating_sub(1),
+            makes_up: idle.first().map(|path| path.to_path_buf()),
+            main: mains > 0,
+        }
+    }
+
+    /// Whether there is anything.
+    pub fn is_any(&self) -> bool {
+        self.main || self.left > 0 || self.makes_up.is_some()
+    }
+
+    /// Waits until there is room for one more agent, as the main profiler or beside it: those that are leaving take about
+    /// a third of a second.
+    ///
+    /// # Errors
+    /// [`RecordError::MainSlotTaken`] and [`RecordError::TooManyAgents`]. Nothing is loaded then: each attempt that
+    /// a runtime refuses leaves a library behind.
+    pub fn wait_for_room(pid: u32, main: Option<&'static str>) -> Result<(), RecordError> {
+        let deadline = Instant::now() + LEAVE_LIMIT;
+        loop {
+            let loaded = Self::of(pid);
+            let most = if main.is_some() { MOST_LEFT } else { MOST_LEFT_BESIDE };
+            let is_late = Instant::now() > deadline;
+            let is_full = loaded.left + usize::from(loaded.makes_up.is_some()) >= most;
+            match main {
+                Some(profiler) if loaded.main && is_late => {
+                    return Err(RecordError::MainSlotTaken { ours: true, pid, profiler });
+                }
+                _ if is_full && is_late => return Err(RecordError::TooManyAgents { pid, count: loaded.left + 1 }),
+                Some(_) if (loaded.main || loaded.left > 0) && !is_late => {}
+                None if is_full => {}
+                _ => return Ok(()),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{MemfdFlags, memfd_create};
+    use std::{
+        io::pipe,
+        os::fd::{AsRawFd, RawFd},
+    };
+
+    fn announced(name: String, state: u8) -> File {
+        let mut file = File::from(memfd_create(name, MemfdFlags::CLOEXEC).unwrap());
+        file.write_all(&[state]).unwrap();
+        file
+    }
+
+    fn target() -> Target {
+        Target::new(std::process::id()).unwrap()
+    }
+
+    fn number(of: &impl AsRawFd) -> RawFd {
+        of.as_raw_fd()
+    }
+
+    #[test]
+    fn a_session_is_handed_over_through_the_pipe() {
+        let (mut reader, _writer) = pipe().unwrap();
+        let name = wire::resident_name(number(&reader) as u32);
+        let _state = announced(name, ResidentState::Waits as u8);
+        let resident = Resident::find(&target()).unwrap().unwrap();
+        resident.wait_until_ready(&target()).unwrap();
+        resident.knock(b"config").unwrap();
+        let mut bytes = [0; 10];
+        io::Read::read_exact(&mut reader, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"\x06\0\0\0config");
+    }
+
+    #[test]
+    fn one_that_records_is_waited_for_and_then_named() {
+        let (reader, _writer) = pipe().unwrap();
+        let _state = announced(wire::resident_name(number(&reader) as u32), ResidentState::Records as u8);
+        let resident = Resident::find(&target()).unwrap().unwrap();
+        let error = resident.wait_until_ready(&target()).unwrap_err();
+        assert!(matches!(error, RecordError::ResidentBusy { reverts: false, .. }), "{error}");
+        assert!(error.to_string().contains("records for another command (waited 2 s): try again"), "{error}");
+    }
+
+    #[test]
+    fn an_agent_of_another_protocol_is_named() {
+        let _state = announced("clrscope-resident-999-5".to_owned(), 1);
+        let error = Resident::find(&target()).unwrap_err();
+        assert!(matches!(error, RecordError::StaleAgent { found: 999, .. }), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_pipe_is_not_written_to() {
+        let file = tempfile::tempfile().unwrap();
+        let _state = announced(wire::resident_name(number(&file) as u32), ResidentState::Waits as u8);
+        let resident = Resident::find(&target()).unwrap().unwrap();
+        resident.knock(b"config").unwrap_err();
+        assert_eq!(file.metadata().unwrap().len(), 0);
+    }
 }

@@ -1,7 +1,7 @@
 //! EventPipe sessions of a recording, but for those of `allocations`.
 
 use crate::RecordError;
-use diagnostics::{EventPipeConfig, EventPipeSession, Port, Stopper};
+use diagnostics::{EventPipeConfig, EventPipeSession, Keeper, Port, Stopper};
 use nettrace::{
     Reader,
     allocations::Allocation,
@@ -76,8 +76,8 @@ pub(super) struct Events {
 
 impl Events {
     /// Starts a session; `id` is what its profilers know it by.
-    pub fn start(port: &Port, config: &EventPipeConfig, id: &str) -> Result<Self, RecordError> {
-        let session = port.collect(config)?;
+    pub fn start(keeper: &Keeper, port: &Port, config: &EventPipeConfig, id: &str) -> Result<Self, RecordError> {
+        let session = keeper.collect(port, config)?;
         let stopper = session.stopper();
         let (sender, incoming) = sync_channel(QUEUE);
         let counters = counters::Collector::new(id);
@@ -90,14 +90,14 @@ impl Events {
 
     /// Starts a session as soon as a process that is still starting has its port: .NET Core 3.1 opens it only after
     /// the profiler was loaded.
-    pub fn start_later(pid: u32, config: EventPipeConfig, id: String) -> Result<Self, RecordError> {
+    pub fn start_later(keeper: Keeper, pid: u32, config: EventPipeConfig, id: String) -> Result<Self, RecordError> {
         let (sender, incoming) = sync_channel(QUEUE);
         let stopper = Arc::new(Mutex::new(None));
         let stoppers = stopper.clone();
         let reader = std::thread::Builder::new()
             .name("clrscope-events".into())
             .spawn(move || {
-                let session = match first_session(pid, &config) {
+                let session = match first_session(&keeper, pid, &config) {
                     Ok((_, session)) => session,
                     Err(error) => {
                         let _ = sender.send(FromEvents::Failed(format!("no EventPipe events: {error}")));
@@ -130,13 +130,14 @@ impl Events {
 
 /// The first session of a process that may still be starting, and the port that it is from.
 pub(super) fn first_session(
+    keeper: &Keeper,
     pid: u32,
     config: &EventPipeConfig,
 ) -> Result<(Port, EventPipeSession), diagnostics::Error> {
     let deadline = Instant::now() + PORT_LIMIT;
     loop {
         let port = diagnostics::find_pid(pid).and_then(|process| process.port());
-        match port.and_then(|port| port.collect(config).map(|session| (port, session))) {
+        match port.and_then(|port| keeper.collect(&port, config).map(|session| (port, session))) {
             Ok(opened) => return Ok(opened),
             Err(_) if Instant::now() < deadline && diagnostics::proc::stat(pid).is_ok() => {
                 std::thread::sleep(PORT_INTERVAL);

@@ -1,12 +1,15 @@
 use super::{
     Recording, Worker,
+    identity::Identity,
     link::{self, AgentLink, Peer},
     place::{Place, Viewer},
+    pump::now,
     start::{self, OutputFile, Start},
     target::Target,
 };
 use crate::{Progress, RecordError, RecordOptions, RuleHandle, SessionSummary, StopHandle, Summary};
 use diagnostics::{Port, clsid_text, proc};
+use rootfs::Root;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use session::{Entry, LiveSink};
 use std::{
@@ -25,7 +28,7 @@ use std::{
     thread::JoinHandle,
     time::{Duration, Instant},
 };
-use wire::{ByeReason, Control, Record, SessionConfig};
+use wire::{Bye, ByeReason, Control, Hello, Record, SessionConfig, frame::FrameBuilder};
 
 /// How long a connected agent may take to say hello. It holds its process back meanwhile, two seconds at most.
 const HELLO_LIMIT: Duration = Duration::from_secs(2);
@@ -43,9 +46,9 @@ const MAIN_SLOT: [&str; 3] = ["CORECLR_ENABLE_PROFILING", "CORECLR_PROFILER", "C
 pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recording, RecordError> {
     let shown = command.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let viewer = Viewer {
-        root: "/".into(),
+        root: Root::own().map_err(|source| RecordError::Io { what: "opening the root directory".into(), source })?,
         tmp: std::env::var_os("TMPDIR").map(PathBuf::from).filter(|path| path.is_absolute()),
-        owner: (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
+        owner: Identity::own(),
     };
     start::check_together(&options)?;
     let alone = options.profilers.iter().find(|selection| selection.spec.needs_main_slot());
@@ -60,6 +63,7 @@ pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recordin
     let mut child = Command::new(program.next().unwrap_or_default());
     child.args(program);
     set_profiler(&mut child, &place, &config);
+    tell_outer_launch();
     let child = child.spawn().map_err(|source| RecordError::Spawn { command: shown.clone(), source })?;
 
     let (stop, rules) = (StopHandle::default(), RuleHandle::new(options.instrument.clone()));
@@ -80,6 +84,7 @@ pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recordin
         live: live_sink,
         running: Vec::new(),
         skipped: false,
+        nested: Vec::new(),
         failures: Vec::new(),
         exit_code: Arc::default(),
     };
@@ -87,9 +92,39 @@ pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recordin
     Ok(Recording { stop, rules, progress, live, worker, command: pid })
 }
 
-/// Whether the environment, which the child inherits, names another profiler (an APM).
+/// Whether the environment, which the child inherits, names another profiler (an APM). The agent of a launch around this one is
+/// none: this one takes its place.
 fn main_slot_is_taken() -> bool {
-    std::env::var_os(MAIN_SLOT[0]).is_some_and(|value| value == "1") && std::env::var_os(MAIN_SLOT[1]).is_some()
+    let is_other = |profiler: OsString| !profiler.eq_ignore_ascii_case(clsid_text(wire::CLSID_MAIN));
+    std::env::var_os(MAIN_SLOT[0]).is_some_and(|value| value == "1")
+        && std::env::var_os(MAIN_SLOT[1]).is_some_and(is_other)
+}
+
+/// Tells the launch around this one, if there is one, that it will hear nothing of what this one runs. Its socket answers nobody
+/// who does not know its token, and that stands in the environment.
+fn tell_outer_launch() {
+    let outer = std::env::var(wire::CONFIG_ENV).ok().and_then(|text| SessionConfig::from_hex(&text).ok());
+    let Some(outer) = outer.filter(|outer| outer.launched) else { return };
+    // It may have ended, and is nothing that this launch depends on.
+    let Ok(mut stream) = UnixStream::connect(&outer.socket) else { return };
+    let hello = Hello {
+        protocol: wire::PROTOCOL_VERSION,
+        token: outer.token,
+        pid: std::process::id(),
+        // Which says that it is no runtime that speaks.
+        runtime: [0; 4],
+        info_version: 0,
+        notify_only: false,
+        event_mask: (0, 0),
+        entered: now(),
+        command_line: Vec::new(),
+    };
+    let bye = Bye { reason: ByeReason::Skipped, status: wire::Status::default() };
+    let mut frame = FrameBuilder::default();
+    if frame.push(&Record::Hello(hello)).is_ok() && frame.push(&Record::Bye(bye)).is_ok() {
+        let _ = stream.set_write_timeout(Some(ROUND));
+        let _ = frame.write_to(&mut stream);
+    }
 }
 
 /// Makes the runtime of the child load the agent. Where another profiler has the main slot,
@@ -125,6 +160,8 @@ struct Supervisor {
     live: Option<LiveSink>,
     running: Vec<JoinHandle<Result<SessionSummary, RecordError>>>,
     skipped: bool,
+    /// Launches of clrscope within the command.
+    nested: Vec<u32>,
     failures: Vec<RecordError>,
     exit_code: Arc<OnceLock<i32>>,
 }
@@ -159,13 +196,13 @@ impl Supervisor {
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
-        if !sessions.is_empty() {
+        if !sessions.is_empty() || !self.nested.is_empty() {
             for failure in self.failures {
                 if let Some(first) = sessions.first_mut() {
                     first.notes.push(failure.to_string());
                 }
             }
-            return Ok(Summary { sessions, exit_code: Some(exit_code) });
+            return Ok(Summary { sessions, exit_code: Some(exit_code), nested: self.nested });
         }
         let hint = match (self.failures.pop(), self.skipped) {
             (Some(failure), _) => failure.to_string(),
@@ -209,7 +246,10 @@ impl Supervisor {
             return Ok(());
         }
         if link.first().iter().any(|record| matches!(record, Record::Bye(bye) if bye.reason == ByeReason::Skipped)) {
-            self.skipped = true;
+            match link.hello.runtime == [0; 4] {
+                true => self.nested.push(pid),
+                false => self.skipped = true,
+            }
             return Ok(());
         }
         // After stop() the command runs on unrecorded: whoever connects now is let go and left alone.

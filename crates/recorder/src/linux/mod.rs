@@ -10,12 +10,14 @@ mod event_names;
 mod event_samples;
 mod events;
 mod frames;
+mod identity;
 mod launch;
 mod link;
 mod looks;
 mod names;
 mod place;
 mod pump;
+mod room;
 mod start;
 mod survivors;
 mod target;
@@ -88,6 +90,12 @@ impl Recording {
     /// How far it is.
     pub fn progress(&self) -> Progress {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Tells how far it is, also from another thread.
+    pub fn progress_reader(&self) -> impl Fn() -> Progress + Send + use<> {
+        let progress = Arc::clone(&self.progress);
+        move || progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The records as they are made, where [`crate::RecordOptions::live`] asked for them. Given once.

@@ -2,8 +2,9 @@
 
 use super::define::Definitions;
 use super::place::AGENT_NAME;
+use rootfs::Root;
 use session::{AwaitPoint, FunctionDef, FunctionId, FunctionKind, HeapMachine, ModuleId, SourceLine};
-use std::{collections::HashMap, path::Path, path::PathBuf};
+use std::{collections::HashMap, path::Path};
 use symbols::{ModuleKind, NativeSymbols, PortablePdb};
 use unwind::NativeLocation;
 use wire::{Class, Machine, Method, MethodKind, Module};
@@ -34,8 +35,8 @@ struct NativeImage {
 
 /// Names everything that can stand on a stack.
 pub(super) struct Names {
-    /// The target's root directory, as we see it.
-    root: PathBuf,
+    /// The target's root directory; `None` where we may not see it, or it has ended.
+    root: Option<Root>,
     modules: HashMap<u32, ModuleFacts>,
     methods: HashMap<u32, MethodFacts>,
     classes: HashMap<u32, String>,
@@ -49,7 +50,7 @@ pub(super) struct Names {
 impl Names {
     pub fn new(pid: u32) -> Self {
         Self {
-            root: diagnostics::proc::root_path(pid, Path::new("/")),
+            root: Root::of_process(pid).ok(),
             modules: HashMap::new(),
             methods: HashMap::new(),
             classes: HashMap::new(),
@@ -62,9 +63,9 @@ impl Names {
     /// An asynchronous method, with the lines where it waits.
     pub fn machine(&mut self, machine: Machine) -> HeapMachine {
         let Machine { class, path, mvid, token, points } = machine;
-        let file = below(&self.root, &path);
-        let find = || PortablePdb::find(&file?, Some(mvid)).ok().flatten();
-        let pdb = self.by_file.entry((path, mvid)).or_insert_with(find).as_ref();
+        let root = self.root.as_ref();
+        let find = |path: &str| PortablePdb::find(root?, seen(path)?, Some(mvid)).ok().flatten();
+        let pdb = self.by_file.entry((path, mvid)).or_insert_with_key(|(path, _)| find(path)).as_ref();
         let points = points.into_iter().map(|(state, il_offset)| {
             let line = pdb.and_then(|pdb| pdb.line(token, il_offset));
             AwaitPoint { state, line: line.map(|line| SourceLine { file: line.file, line: line.line }) }
@@ -143,7 +144,7 @@ impl Names {
         let line = self.il_offset(version, offset).and_then(|il_offset| {
             let module = self.modules.get_mut(&facts.module?)?;
             let (root, path, mvid) = (&self.root, &module.path, module.mvid);
-            let find = || PortablePdb::find(&below(root, path)?, Some(mvid)).ok().flatten();
+            let find = || PortablePdb::find(root.as_ref()?, seen(path)?, Some(mvid)).ok().flatten();
             let pdb = module.pdb.get_or_insert_with(find);
             let line = pdb.as_ref()?.line(facts.token, il_offset)?;
             Some(SourceLine { file: line.file, line: line.line })
@@ -187,7 +188,8 @@ impl Names {
             return NativeImage { id, kind: ModuleKind::Other, label: "[clrscope agent]".into(), symbols: None };
         }
         let label = if name.starts_with('[') { name.clone() } else { format!("[{name}]") };
-        let symbols = below(&self.root, path).and_then(|path| NativeSymbols::open(&path, &self.root).ok());
+        let root = self.root.as_ref();
+        let symbols = seen(path).and_then(|path| NativeSymbols::open(root?, path).ok());
         let kind = match ModuleKind::of(&name) {
             // The runtime is linked into the application.
             ModuleKind::Other if symbols.as_ref().is_some_and(NativeSymbols::is_single_file_host) => {
@@ -201,9 +203,9 @@ impl Names {
     }
 }
 
-/// The path of a file that the target sees, as we see it. `None` for what is no file.
-fn below(root: &Path, path: &str) -> Option<PathBuf> {
-    path.strip_prefix('/').map(|path| root.join(path.strip_suffix(" (deleted)").unwrap_or(path)))
+/// The path of a file as the target sees it. `None` for what is no file.
+fn seen(path: &str) -> Option<&Path> {
+    path.starts_with('/').then(|| Path::new(path.strip_suffix(" (deleted)").unwrap_or(path)))
 }
 
 /// What functions of a part of a .NET process are.

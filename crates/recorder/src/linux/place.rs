@@ -1,22 +1,35 @@
 //! Where the agent and its socket lie while it is loaded: a folder that the target can see, that only its user
 //! can enter, and that is gone again as soon as the agent has connected.
+//!
+//! The target's user owns the folder around it, and may exchange and link there what it likes at any moment. So
+//! everything here is done with the rights of that user, and by descriptors that no path leads out of the target's root.
 
+#[cfg(test)]
+mod attacks;
+
+use super::identity::Identity;
 use crate::{AgentFile, RecordError};
-use rustix::fs::{self, Mode, StatVfsMountFlags};
+use rootfs::Root;
+use rustix::{
+    fd::OwnedFd,
+    fs::{self, AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, StatVfsMountFlags},
+    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with},
+};
 use std::{
-    fs::Permissions,
+    fs::File,
     io::{self, Write},
-    os::unix::{
-        ffi::OsStrExt,
-        fs::{OpenOptionsExt, PermissionsExt},
-        net::UnixListener,
+    os::{
+        fd::AsRawFd,
+        unix::{ffi::OsStrExt, net::UnixListener},
     },
     path::{Path, PathBuf},
-    time::{Duration, SystemTime},
 };
 
 /// What names of agents begin with.
 pub(super) const AGENT_NAME: &str = "libclrscope-";
+
+/// The same for those that are there only to be counted ([`wire::SessionConfig::makes_up`]).
+pub(super) const IDLE_NAME: &str = "libclrscope-idle-";
 
 /// Folders tried after the target's own `TMPDIR`.
 const CANDIDATES: [&str; 3] = ["/tmp", "/dev/shm", "/var/tmp"];
@@ -24,18 +37,24 @@ const CANDIDATES: [&str; 3] = ["/tmp", "/dev/shm", "/var/tmp"];
 /// Longest socket path that `sockaddr_un` holds on Linux, without the final zero (unix(7)).
 const MAX_SOCKET_PATH: usize = 107;
 
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 128;
+
+/// Entries of a folder for temporary files that are searched for leftovers.
+const MOST_ENTRIES: usize = 20_000;
+
 const PREFIX: &str = "clrscope-";
 const SOCKET: &str = "agent.sock";
 
 /// Who has to be able to use the folder.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Viewer {
-    /// The root of the file system that it sees, as we see it: `/proc/<pid>/root`, or `/`.
-    pub root: PathBuf,
+    /// The root of the file system that it sees.
+    pub root: Root,
     /// Its temporary folder, as it sees it.
     pub tmp: Option<PathBuf>,
     /// Its user and group.
-    pub owner: (u32, u32),
+    pub owner: Identity,
 }
 
 /// A folder with the agent and its listening socket. Dropping it removes it.
@@ -49,6 +68,11 @@ pub(super) struct Place {
 impl Place {
     /// Makes the folder in the first candidate that works.
     pub fn make(viewer: &Viewer, agent: &AgentFile) -> Result<Self, RecordError> {
+        Self::make_named(viewer, agent, AGENT_NAME)
+    }
+
+    /// The same with what the agent's name begins with.
+    pub fn make_named(viewer: &Viewer, agent: &AgentFile, name: &str) -> Result<Self, RecordError> {
         let bytes = agent.read().map_err(|source| RecordError::AgentFile {
             path: match agent {
                 AgentFile::Path(path) => path.as_ref().clone(),
@@ -56,13 +80,18 @@ impl Place {
             },
             source,
         })?;
+        let made = viewer.owner.run(|| Self::make_as_owner(viewer, &bytes, name));
+        made.map_err(|source| RecordError::Identity { uid: viewer.owner.uid, source })?
+    }
+
+    fn make_as_owner(viewer: &Viewer, bytes: &[u8], name: &str) -> Result<Self, RecordError> {
         let candidates = viewer.tmp.iter().map(PathBuf::as_path).chain(CANDIDATES.iter().map(Path::new));
         let mut tried: Vec<(PathBuf, String)> = Vec::new();
         for candidate in candidates {
             if tried.iter().any(|(path, _)| path == candidate) {
                 continue;
             }
-            match Self::make_in(viewer, candidate, &bytes) {
+            match Self::make_in(viewer, candidate, bytes, name) {
                 Ok(place) => return Ok(place),
                 Err(error) => tried.push((candidate.to_owned(), error.to_string())),
             }
@@ -71,40 +100,38 @@ impl Place {
         Err(RecordError::NoPlace { tried: tried.join("; ") })
     }
 
-    fn make_in(viewer: &Viewer, candidate: &Path, agent: &[u8]) -> io::Result<Self> {
-        let inner = candidate.strip_prefix("/").unwrap_or(candidate);
-        let parent = viewer.root.join(inner);
-        if fs::statvfs(&parent)?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
+    fn make_in(viewer: &Viewer, candidate: &Path, agent: &[u8], agent_name: &str) -> io::Result<Self> {
+        // The folder for temporary files may well be a link (/tmp to /var/tmp): it is followed within the target's root,
+        // and this user could follow it, too. From here on nothing is.
+        let parent = viewer.root.directory(candidate)?;
+        if fs::fstatvfs(&parent)?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
             return Err(io::Error::other("mounted noexec, so no library can be loaded from it"));
         }
-        sweep(&parent);
+        sweep(&parent, viewer.owner);
         // The name is fresh each time: a library that was ever loaded under a path may still be mapped.
         let name = format!("{PREFIX}{}-{:08x}", std::process::id(), random()? as u32);
-        let outside = parent.join(&name);
-        fs::mkdir(&outside, Mode::RWXU)?;
-        let place = Folder { outside, inside: candidate.join(&name) };
-        let socket = place.inside.join(SOCKET);
-        if socket.as_os_str().as_bytes().len() > MAX_SOCKET_PATH {
+        let inside = candidate.join(&name);
+        if inside.join(SOCKET).as_os_str().as_bytes().len() > MAX_SOCKET_PATH {
             return Err(io::Error::other(format!("a socket path there is over {MAX_SOCKET_PATH} bytes")));
         }
-        let agent_name = format!("{AGENT_NAME}{:08x}.so", random()? as u32);
-        let agent_path = place.outside.join(&agent_name);
-        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o500).open(&agent_path)?;
-        file.write_all(agent)?;
-        drop(file);
-        // Bound through the folder's descriptor: our own view of the path may be too long for a socket address.
-        let directory = std::fs::File::open(&place.outside)?;
-        let descriptor = std::os::fd::AsRawFd::as_raw_fd(&directory);
-        let listener = UnixListener::bind(format!("/proc/self/fd/{descriptor}/{SOCKET}"))?;
-        let socket_path = place.outside.join(SOCKET);
-        std::fs::set_permissions(&socket_path, Permissions::from_mode(0o600))?;
-        let (uid, gid) = viewer.owner;
-        if uid != rustix::process::geteuid().as_raw() {
-            for path in [&agent_path, &socket_path, &place.outside] {
-                std::os::unix::fs::chown(path, Some(uid), Some(gid))?;
-            }
-        }
-        Ok(Self { folder: place, agent: agent_name, listener })
+        step("make the folder");
+        fs::mkdirat(&parent, &name, Mode::RWXU)?;
+        step("open the folder");
+        let folder = Folder::open(parent, name, inside, viewer.owner)?;
+        let agent_name = format!("{agent_name}{:08x}.so", random()? as u32);
+        step("write the library");
+        let create = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = fs::openat(&folder.directory, &agent_name, create, Mode::RUSR | Mode::XUSR)?;
+        File::from(file).write_all(agent)?;
+        step("bind the socket");
+        let listener = folder.bind()?;
+        step("done");
+        Ok(Self { folder, agent: agent_name, listener })
+    }
+
+    /// Removes the folder, the library and the socket. An agent that has connected needs none of them any more.
+    pub fn unlink(&mut self) {
+        self.folder.remove();
     }
 
     /// Path of the agent, as the target sees it.
@@ -131,60 +158,126 @@ impl Place {
 /// A folder that goes with this value.
 #[derive(Debug)]
 struct Folder {
-    outside: PathBuf,
+    parent: OwnedFd,
+    name: String,
+    /// Locked for as long as this value lives: a folder whose lock is free is a leftover.
+    directory: OwnedFd,
     inside: PathBuf,
+    owner: Identity,
+    removed: bool,
+}
+
+impl Folder {
+    /// Opens the folder that was just made, and makes sure that it is that one.
+    fn open(parent: OwnedFd, name: String, inside: PathBuf, owner: Identity) -> io::Result<Self> {
+        let directory = open_folder(&parent, name.as_ref())?;
+        let stat = fs::fstat(&directory)?;
+        if stat.st_uid != owner.uid || Mode::from_raw_mode(stat.st_mode) & Mode::from(0o777) != Mode::RWXU {
+            return Err(io::Error::other("somebody has exchanged the folder that was made there"));
+        }
+        step("lock the folder");
+        fs::flock(&directory, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Self { parent, name, directory, inside, owner, removed: false })
+    }
+
+    /// Binds the socket in the folder that is open, whatever its path is by now.
+    fn bind(&self) -> io::Result<UnixListener> {
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        // The file of a socket gets the mode of the socket, so nothing has to be changed at a path afterwards.
+        fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+        let path = format!("/proc/self/fd/{}/{SOCKET}", self.directory.as_raw_fd());
+        bind(&socket, &SocketAddrUnix::new(path)?)?;
+        step("listen");
+        listen(&socket, BACKLOG)?;
+        Ok(UnixListener::from(socket))
+    }
+
+    fn remove(&mut self) {
+        if std::mem::replace(&mut self.removed, true) {
+            return;
+        }
+        // If it cannot be removed now (the target's file system is gone), there is nothing left to clean.
+        let _ = self.owner.run(|| {
+            step("remove");
+            remove(&self.parent, self.name.as_ref(), &self.directory)
+        });
+    }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // If it cannot be removed now (the target's file system is gone), there is nothing left to clean.
-        let _ = std::fs::remove_dir_all(&self.outside);
+        self.remove();
     }
 }
 
-/// Removes folders left behind by recorders that were killed in the short time between making the folder and
-/// the agent's hello.
-fn sweep(parent: &Path) {
-    let Ok(entries) = std::fs::read_dir(parent) else { return };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let Some(pid) = name.to_str().and_then(owner_pid) else { continue };
-        let alive = Path::new("/proc").join(pid.to_string()).exists();
-        let ours = fs::stat(entry.path()).is_ok_and(|stat| {
-            let me = rustix::process::geteuid();
-            me.is_root() || stat.st_uid == me.as_raw()
-        });
-        // The age guards recorders of another pid namespace that share the folder.
-        let old = entry
-            .metadata()
-            .and_then(|meta| meta.modified())
-            .is_ok_and(|time| SystemTime::now().duration_since(time).is_ok_and(|age| age > Duration::from_secs(60)));
-        if !alive && ours && old {
-            let _ = std::fs::remove_dir_all(entry.path());
+/// Opens a folder of ours, itself and no link in its place.
+fn open_folder(parent: &OwnedFd, name: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(fs::openat(parent, name, flags, Mode::empty())?)
+}
+
+/// Removes a folder with what we put into one. With anything else in it, it stays.
+fn remove(parent: &OwnedFd, name: &Path, directory: &OwnedFd) -> io::Result<()> {
+    for entry in Dir::read_from(directory)?.take(16) {
+        let entry = entry?;
+        let file = entry.file_name();
+        if file.to_bytes() == SOCKET.as_bytes() || file.to_bytes().starts_with(AGENT_NAME.as_bytes()) {
+            fs::unlinkat(directory, file, AtFlags::empty())?;
+        }
+    }
+    step("remove the folder");
+    Ok(fs::unlinkat(parent, name, AtFlags::REMOVEDIR)?)
+}
+
+/// Removes folders left behind by recorders that were killed. Called with the rights of their owner.
+fn sweep(parent: &OwnedFd, owner: Identity) {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(listed) = fs::openat(parent, ".", flags, Mode::empty()) else { return };
+    let Ok(entries) = Dir::read_from(&listed) else { return };
+    for entry in entries.take(MOST_ENTRIES).flatten() {
+        let name = Path::new(std::ffi::OsStr::from_bytes(entry.file_name().to_bytes()));
+        if !name.to_str().is_some_and(is_ours) {
+            continue;
+        }
+        step("sweep");
+        let Ok(directory) = open_folder(parent, name) else { continue };
+        let is_theirs = fs::fstat(&directory)
+            .is_ok_and(|stat| stat.st_uid == owner.uid && FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
+        // Whoever made it holds the lock while it lives, in whichever pid namespace.
+        if is_theirs && fs::flock(&directory, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            let _ = remove(parent, name, &directory);
         }
     }
 }
 
-fn owner_pid(name: &str) -> Option<u32> {
-    let (pid, random) = name.strip_prefix(PREFIX)?.split_once('-')?;
-    (random.len() == 8 && random.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(())?;
-    pid.parse().ok()
+/// Whether a folder of ours has such a name: a process id and a random number.
+fn is_ours(name: &str) -> bool {
+    let parts = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'));
+    parts.is_some_and(|(pid, random)| {
+        pid.parse::<u32>().is_ok() && random.len() == 8 && random.bytes().all(|byte| byte.is_ascii_hexdigit())
+    })
 }
 
 /// A random number from the kernel.
 pub(super) fn random() -> io::Result<u64> {
     let mut bytes = [0; 8];
-    io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut bytes)?;
+    io::Read::read_exact(&mut File::open("/dev/urandom")?, &mut bytes)?;
     Ok(u64::from_le_bytes(bytes))
 }
+
+/// Says what is done next, to tests that come between.
+#[cfg(not(test))]
+fn step(_: &'static str) {}
+#[cfg(test)]
+use attacks::step;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::{fs::Permissions, os::unix::fs::PermissionsExt};
 
     fn viewer(tmp: &Path) -> Viewer {
-        let me = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        Viewer { root: "/".into(), tmp: Some(tmp.to_owned()), owner: me }
+        Viewer { root: Root::own().unwrap(), tmp: Some(tmp.to_owned()), owner: Identity::own() }
     }
 
     fn agent() -> AgentFile {
@@ -193,28 +286,70 @@ mod tests {
 
     #[test]
     fn the_folder_is_private_and_goes_with_its_owner() {
+        let _alone = attacks::alone();
         let tmp = tempfile::tempdir().unwrap();
-        let place = Place::make(&viewer(tmp.path()), &agent()).unwrap();
+        let mut place = Place::make(&viewer(tmp.path()), &agent()).unwrap();
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(place.agent_path().parent().unwrap()), 0o700);
         assert_eq!(mode(&place.agent_path()), 0o500);
         assert_eq!(mode(&place.socket_path()), 0o600);
         assert_eq!(std::fs::read(place.agent_path()).unwrap(), b"not really a library");
         std::os::unix::net::UnixStream::connect(place.socket_path()).unwrap();
-        drop(place);
+        place.unlink();
+        assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 0);
+        drop(Place::make(&viewer(tmp.path()), &agent()).unwrap());
         assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 0);
     }
 
     #[test]
+    fn everything_belongs_to_the_user_of_the_target() {
+        let _alone = attacks::alone();
+        use std::os::unix::fs::MetadataExt;
+        let tmp = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(tmp.path(), Permissions::from_mode(0o1777)).unwrap();
+        let owner = Identity { uid: 65534, gid: 65533 };
+        let place = Place::make(&Viewer { owner, ..viewer(tmp.path()) }, &agent()).unwrap();
+        let folder = place.agent_path().parent().unwrap().to_owned();
+        for path in [folder, place.agent_path(), place.socket_path()] {
+            let meta = std::fs::metadata(&path).unwrap();
+            assert_eq!((meta.uid(), meta.gid()), (65534, 65533), "{}", path.display());
+        }
+        drop(place);
+        assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 0);
+        // It cannot write there, and so neither do we.
+        std::fs::set_permissions(tmp.path(), Permissions::from_mode(0o755)).unwrap();
+        let place = Place::make(&Viewer { owner, ..viewer(tmp.path()) }, &agent()).unwrap();
+        assert!(!place.agent_path().starts_with(tmp.path()), "{}", place.agent_path().display());
+        let nobody_knows = Identity { uid: u32::MAX, gid: 0 };
+        let error = Place::make(&Viewer { owner: nobody_knows, ..viewer(tmp.path()) }, &agent()).unwrap_err();
+        assert_eq!(error.exit_code(), 4, "{error}");
+        assert!(error.to_string().contains("CAP_SETUID"), "{error}");
+    }
+
+    #[test]
+    fn a_linked_folder_for_temporary_files_is_followed_within_the_root() {
+        let _alone = attacks::alone();
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("var/tmp")).unwrap();
+        std::os::unix::fs::symlink("/var/tmp", root.path().join("tmp")).unwrap();
+        let viewer = Viewer { root: Root::at(root.path()).unwrap(), ..viewer(Path::new("/tmp")) };
+        let place = Place::make(&viewer, &agent()).unwrap();
+        assert!(place.agent_path().starts_with("/tmp"));
+        assert_eq!(std::fs::read_dir(root.path().join("var/tmp")).unwrap().count(), 1);
+    }
+
+    #[test]
     fn another_folder_is_taken_where_the_first_does_not_work() {
+        let _alone = attacks::alone();
         let place = Place::make(&viewer(Path::new("/nonexistent/tmp")), &agent()).unwrap();
         assert!(place.agent_path().starts_with("/tmp"), "{}", place.agent_path().display());
     }
 
     #[test]
     fn every_folder_that_failed_is_named() {
+        let _alone = attacks::alone();
         let empty = tempfile::tempdir().unwrap();
-        let viewer = Viewer { root: empty.path().to_owned(), ..viewer(Path::new("/here")) };
+        let viewer = Viewer { root: Root::at(empty.path()).unwrap(), ..viewer(Path::new("/here")) };
         let error = Place::make(&viewer, &agent()).unwrap_err().to_string();
         for folder in ["/here", "/tmp", "/dev/shm", "/var/tmp"] {
             assert!(error.contains(folder), "{error}");
@@ -222,16 +357,28 @@ mod tests {
     }
 
     #[test]
-    fn left_overs_of_dead_recorders_are_swept() {
+    fn leftovers_of_dead_recorders_are_swept() {
+        let _alone = attacks::alone();
         let tmp = tempfile::tempdir().unwrap();
-        let dead = tmp.path().join(format!("{PREFIX}{}-0123abcd", u32::MAX));
-        std::fs::create_dir(&dead).unwrap();
-        let hour_ago = SystemTime::now() - Duration::from_secs(3600);
-        std::fs::File::open(&dead).unwrap().set_modified(hour_ago).unwrap();
-        let foreign = tmp.path().join("clrscope-notes");
-        std::fs::create_dir(&foreign).unwrap();
-        sweep(tmp.path());
-        assert!(!dead.exists());
-        assert!(foreign.exists());
+        let folder = |name: &str, files: &[&str]| {
+            let folder = tmp.path().join(name);
+            std::fs::create_dir(&folder).unwrap();
+            files.iter().for_each(|file| std::fs::write(folder.join(file), "").unwrap());
+            folder
+        };
+        let dead = folder("clrscope-4194305-0123abcd", &[SOCKET, "libclrscope-0.so"]);
+        // Of a process that lives, but is none of ours: process ids come again.
+        let reused = folder("clrscope-1-0123abcd", &["libclrscope-0.so"]);
+        let notes = folder("clrscope-notes", &[]);
+        let filled = folder("clrscope-4194305-0123abce", &["precious"]);
+        let foreign = folder("clrscope-4194305-0123abcf", &[SOCKET]);
+        std::os::unix::fs::chown(&foreign, Some(65534), None).unwrap();
+        std::os::unix::fs::symlink(&notes, tmp.path().join("clrscope-4194305-01230000")).unwrap();
+        let first = Place::make(&viewer(tmp.path()), &agent()).unwrap();
+        assert!(!dead.exists() && !reused.exists());
+        assert!(notes.exists() && foreign.join(SOCKET).exists() && filled.join("precious").exists());
+        // One that is in use stays.
+        let second = Place::make(&viewer(tmp.path()), &agent()).unwrap();
+        assert!(first.agent_path().exists() && second.agent_path().exists());
     }
 }

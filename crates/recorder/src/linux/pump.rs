@@ -23,9 +23,9 @@ use rustix::time::{ClockId, clock_gettime};
 use session::{
     Argument, CallArguments, CounterDef, CounterId, CounterKind, EndReason, ExceptionSample, HeapEnd, IlBody,
     InstrumentState, InstrumentedMethod, LiveSink, MethodParameters, ObserverStatus, Parameter, ParameterShown,
-    PoolChange, PoolEvent, PrecompiledCount, RecompiledMethod, RewrittenMethod, SampleBatch, SessionEnd, SessionError,
-    SessionInfo, SessionRecord, SessionWriter, SingleCall, Sink, StackId, Tee, ThreadId, ThreadLook, ThreadSeen,
-    ThreadState, TracedCalls, TracedMethod,
+    PoolChange, PoolEvent, PrecompiledCount, RecompiledMethod, ResourceUse, RewrittenMethod, SampleBatch, SessionEnd,
+    SessionError, SessionInfo, SessionRecord, SessionWriter, SingleCall, Sink, StackId, Tee, ThreadId, ThreadLook,
+    ThreadSeen, ThreadState, TracedCalls, TracedMethod,
 };
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -83,6 +83,11 @@ const STAYS: &str = "the agent stays loaded, idle, because another profiler has 
 /// What is told of an agent that has set hooks.
 const HOOKED: &str = "the agent stays loaded until the process ends, because the runtime never takes its hooks back, nor \
     what transitions and exact-allocations ask for; they do nothing any more";
+
+/// What is told of an agent that stays to serve the next snapshots.
+const RESIDENT: &str = "the agent stays loaded until the process ends, idle, and takes the next heap snapshots: so many were taken in \
+    this process that no further slot of the runtime is used up for one. Until the process is restarted its full \
+    collections are blocking ones, because the runtime makes no background collections meanwhile";
 
 /// How the agent's own threads are named.
 const OWN_THREADS: &str = "clrscope-";
@@ -635,7 +640,9 @@ impl Pump {
                     self.note(format!("the agent's sample ring cannot be read: {error}"));
                 }
             }
-            Record::WalkInstead { reason } if self.sources.engine == EngineChoice::Signals => {
+            Record::WalkInstead { reason }
+                if self.sources.engine == EngineChoice::Signals && !self.sources.cpu.is_shared() =>
+            {
                 self.refused.get_or_insert(RecordError::Engine { engine: "signals", reason });
             }
             Record::WalkInstead { reason } => {
@@ -1261,6 +1268,10 @@ impl Pump {
         self.update_observer();
         let observer = self.observer.clone();
         self.write(&SessionRecord::Observer(observer));
+        let resources = self.resources();
+        if !resources.is_empty() {
+            self.write(&SessionRecord::Resources(resources));
+        }
         let precompiled = std::mem::take(&mut self.precompiled);
         if precompiled != PrecompiledCount::default() {
             self.write(&SessionRecord::Precompiled(PrecompiledCount { time: now(), ..precompiled }));
@@ -1294,6 +1305,19 @@ impl Pump {
         let mut counters = self.agent_status.counters.clone();
         counters.extend(self.frames.counters());
         self.observer.counters = counters;
+    }
+
+    /// What the agent holds, and after its last record what it has left behind.
+    fn resources(&self) -> Vec<ResourceUse> {
+        let uses = self.agent_status.resources.iter().map(|used| ResourceUse {
+            name: used.resource.name().to_owned(),
+            unit: used.resource.unit().to_owned(),
+            highest: used.highest,
+            budget: used.resource.budget(),
+            refused: used.refused,
+            left: if self.bye.is_some() { used.left() } else { None },
+        });
+        uses.collect()
     }
 
     // The end
@@ -1369,12 +1393,14 @@ impl Pump {
         }
         match self.bye {
             Some(ByeReason::Shutdown) => reason = EndReason::ProcessExited,
-            Some(ByeReason::Stopped) => {}
+            // The agent's own words have told why it stays.
+            Some(ByeReason::Stopped | ByeReason::Handler) => {}
             Some(ByeReason::Stays) => self.note(STAYS.into()),
             // Who traces was told before, and so was who has.
             Some(ByeReason::Hooked) if self.runs("trace") || self.sources.stays => {}
             Some(ByeReason::Hooked) => self.note(HOOKED.into()),
-            Some(ByeReason::Failed | ByeReason::Skipped) => reason = EndReason::AgentLost,
+            Some(ByeReason::Resident) => self.note(RESIDENT.into()),
+            Some(ByeReason::Failed | ByeReason::Skipped | ByeReason::Refused) => reason = EndReason::AgentLost,
             None => {
                 self.sources.target.wait_exit(Duration::from_millis(300));
                 reason = match (self.sources.target.is_alive(), self.closed) {
@@ -1419,6 +1445,7 @@ impl Pump {
             duration: Duration::from_nanos(end_of_samples.saturating_sub(self.start)),
             engine: self.sources.cpu.description().to_owned(),
             samples,
+            resources: self.resources(),
             observer: self.observer,
             notes: self.notes,
             end: reason,

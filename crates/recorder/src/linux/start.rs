@@ -3,19 +3,25 @@
 use super::{
     allocation_events::AllocationEvents,
     cpu::CpuSource,
+    door::Loaded,
     events::Events,
     link::AgentLink,
-    place::{Place, random},
+    place::{IDLE_NAME, Place, random},
     pump::{Out, Pump, Sources, now},
     target::Target,
 };
 use crate::{EngineChoice, Progress, RecordError, RecordOptions, RuleHandle, StopHandle};
-use diagnostics::{EventPipeConfig, Port, Provider};
-use profilers::EventSource;
+use diagnostics::{EventPipeConfig, HResult, Keeper, Port, Provider};
+use profilers::{EventSource, Selection};
+use rustix::{
+    fs::{self, FileType, Mode, OFlags},
+    io::Errno,
+};
 use session::{Entry, LiveSink, LiveStream, ProfilerRun, SessionInfo, SessionWriter, Tee, live};
 use std::{
     fs::File,
-    io::BufWriter,
+    io::{self, BufWriter},
+    os::fd::AsRawFd,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock},
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -83,23 +89,50 @@ pub(super) fn config(
         max_frames: MAX_FRAMES,
         launched,
         makes_up: false,
+        stays: false,
     })
 }
 
-/// Leaves an agent in a process that goes on, where the one that has left was its main profiler: see
-/// [`SessionConfig::makes_up`].
-pub(super) fn make_up(pid: u32, options: &RecordOptions) -> Result<(), RecordError> {
+/// Makes up for a main profiler of ours that leaves a process which goes on: an instance that does nothing is loaded as a
+/// notification-only profiler (see [`SessionConfig::makes_up`]). All of a process are in one library. False if
+/// there are so many that no slot of the runtime should be spent on another one.
+pub(super) fn make_up(pid: u32, options: &RecordOptions) -> Result<bool, RecordError> {
     let process = diagnostics::find_pid(pid)?;
     if !matches!(process.runtime_major_minor(), Some((6.., _))) {
-        return Ok(());
+        return Ok(true);
+    }
+    let port = process.port()?;
+    let config = SessionConfig {
+        protocol: wire::PROTOCOL_VERSION,
+        socket: String::new(),
+        token: [0; 16],
+        profilers: Vec::new(),
+        cpu: CpuEngine::Off,
+        rate_hz: 1,
+        max_frames: 1,
+        launched: false,
+        makes_up: true,
+        stays: false,
+    };
+    let load = |library: &Path| {
+        let library = library.display().to_string();
+        match port.attach_profiler(wire::CLSID_NOTIFY_ONLY, &library, &config.to_bytes(), MAKE_UP_LIMIT) {
+            Ok(()) => Ok(true),
+            Err(error) => match error.hresult() {
+                Some(HResult::PROFILER_CANCEL_ACTIVATION | HResult::PROFILER_ALREADY_ACTIVE) => Ok(false),
+                _ => Err(error),
+            },
+        }
+    };
+    // Its file is removed; a library that is loaded is found by its name all the same (dlopen(3) of glibc).
+    if let Some(result) = Loaded::of(pid).makes_up.and_then(|known| load(&known).ok()) {
+        return Ok(result);
     }
     let viewer = Target::new(pid)
         .and_then(|target| target.viewer())
         .map_err(|source| RecordError::Io { what: format!("reading the facts of process {pid}"), source })?;
-    let place = Place::make(&viewer, &options.agent)?;
-    let config = SessionConfig { makes_up: true, ..config(&place, options, CpuEngine::Off, false)? };
-    let library = place.agent_path().display().to_string();
-    Ok(process.port()?.attach_profiler(wire::CLSID_NOTIFY_ONLY, &library, &config.to_bytes(), MAKE_UP_LIMIT)?)
+    let place = Place::make_named(&viewer, &options.agent, IDLE_NAME)?;
+    Ok(load(&place.agent_path())?)
 }
 
 /// The sessions for all profilers that listen to events of a runtime of this major version, but for `allocations`.
@@ -137,18 +170,16 @@ fn add_source(providers: &mut Vec<Provider>, source: EventSource) {
 
 /// The sessions for `allocations`, which are apart: they come and go ([`AllocationEvents`]).
 fn allocation_events(
-    options: &RecordOptions,
+    keeper: Keeper,
+    selection: &Selection,
     port: Option<&Port>,
     pid: u32,
     major: u16,
-) -> Result<Option<AllocationEvents>, RecordError> {
-    let Some(selection) = options.profilers.iter().find(|selection| selection.spec.id == ALLOCATIONS) else {
-        return Ok(None);
-    };
+) -> Result<AllocationEvents, RecordError> {
     let mut config = EventPipeConfig { stacks: true, ..EventPipeConfig::new(Vec::new()) };
     selection.event_sources(major, "").into_iter().for_each(|source| add_source(&mut config.providers, source));
     let most = selection.param("samples").and_then(|most| most.parse().ok()).unwrap_or(u64::MAX);
-    AllocationEvents::start(port, pid, config, most).map(Some)
+    AllocationEvents::start(keeper, port, pid, config, most)
 }
 
 /// The arguments that two profilers give one provider. Where both give a number under one name (seconds between values) it
@@ -171,6 +202,16 @@ fn both_arguments(first: &str, second: &str) -> String {
     let all =
         all.into_iter().map(|(name, value)| if value.is_empty() { name.to_owned() } else { format!("{name}={value}") });
     all.collect::<Vec<_>>().join(";")
+}
+
+/// Refuses profilers that would endanger a process on this runtime.
+pub(super) fn check_runtime(options: &RecordOptions, pid: u32, runtime: (u16, u16)) -> Result<(), RecordError> {
+    match options.profilers.iter().find(|selection| runtime.0 < selection.spec.since) {
+        Some(Selection { spec, .. }) => {
+            Err(RecordError::RuntimeTooOld { profiler: spec.id, pid, since: spec.since, runtime })
+        }
+        None => Ok(()),
+    }
 }
 
 /// Refuses profilers that cannot be in one recording.
@@ -223,7 +264,8 @@ pub(super) struct OutputFile {
 
 impl OutputFile {
     pub fn create(path: &Path) -> Result<Self, RecordError> {
-        match File::create(path) {
+        // The first says what is there instead; the second does not depend on what is exchanged meanwhile.
+        match session::check_file(path).and_then(|()| create_regular(path)) {
             Ok(file) => Ok(Self { path: path.to_owned(), file: Some(file) }),
             Err(source) => Err(RecordError::Output { path: path.to_owned(), source: source.into() }),
         }
@@ -244,6 +286,31 @@ impl Drop for OutputFile {
             let _ = std::fs::remove_file(&self.path);
         }
     }
+}
+
+/// Makes a file, or empties one that is there. Nothing but a regular file is opened: a FIFO without a reader would hold us up,
+/// and one whose reader goes loses the session. A link is not followed, since in a folder of another user it may lead to
+/// any file of ours.
+fn create_regular(path: &Path) -> io::Result<File> {
+    let refused = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
+    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let named = match fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(named) => named,
+        Err(Errno::NOENT) => {
+            return Ok(fs::open(path, flags | OFlags::CREATE | OFlags::EXCL, Mode::from(0o666))?.into());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    match FileType::from_raw_mode(fs::fstat(&named)?.st_mode) {
+        FileType::RegularFile => {}
+        FileType::Symlink => return Err(refused("it is a symbolic link, which is not followed")),
+        FileType::Directory => return Err(io::ErrorKind::IsADirectory.into()),
+        _ => return Err(refused("it is no regular file, and a session is written into nothing else")),
+    }
+    // Through the descriptor, so that it is the file that was looked at.
+    let path = format!("/proc/self/fd/{}", named.as_raw_fd());
+    let flags = OFlags::WRONLY | OFlags::TRUNC | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(fs::open(path, flags, Mode::empty())?.into())
 }
 
 /// An agent that said hello, and what is needed to record with it.
@@ -273,6 +340,8 @@ pub(super) struct Start {
 impl Start {
     /// Opens the session file and the EventPipe session.
     pub fn pump(self, options: &RecordOptions) -> Result<Pump, RecordError> {
+        let [major, minor, ..] = self.link.hello.runtime;
+        check_runtime(options, self.target.pid, (major, minor))?;
         let path = self.output.as_ref().map(|output| output.path.clone());
         let writer = self.output.map(OutputFile::writer).transpose()?;
         let out: Out = Tee(writer, self.live);
@@ -280,13 +349,21 @@ impl Start {
         let session = format!("clrscope-{}-{}", std::process::id(), now());
         let major = self.link.hello.runtime[0];
         let mut events = Vec::new();
-        for config in event_pipes(options, major, &session) {
-            events.push(match &self.port {
-                Some(port) => Events::start(port, &config, &session)?,
-                None => Events::start_later(self.target.pid, config, session.clone())?,
-            });
+        let mut allocations = None;
+        let configs = event_pipes(options, major, &session);
+        let allocates = options.profilers.iter().find(|selection| selection.spec.id == ALLOCATIONS);
+        if !configs.is_empty() || allocates.is_some() {
+            let keeper = Keeper::start()?;
+            for config in configs {
+                events.push(match &self.port {
+                    Some(port) => Events::start(&keeper, port, &config, &session)?,
+                    None => Events::start_later(keeper.clone(), self.target.pid, config, session.clone())?,
+                });
+            }
+            allocations = allocates
+                .map(|selection| allocation_events(keeper, selection, self.port.as_ref(), self.target.pid, major))
+                .transpose()?;
         }
-        let allocations = allocation_events(options, self.port.as_ref(), self.target.pid, major)?;
 
         let [major, minor, build, _] = self.link.hello.runtime;
         let by_events = self.link.hello.event_mask.1 & COR_PRF_HIGH_MONITOR_EVENT_PIPE != 0;
@@ -366,7 +443,6 @@ impl Start {
 mod tests {
     use super::*;
     use crate::AgentFile;
-    use profilers::Selection;
 
     fn options(profilers: &str, duration: Option<u64>) -> RecordOptions {
         RecordOptions {
@@ -379,6 +455,26 @@ mod tests {
             live: false,
             agent: AgentFile::Embedded(&[]),
         }
+    }
+
+    #[test]
+    fn a_session_goes_into_a_regular_file_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        drop(create_regular(&path("new")).unwrap());
+        std::fs::write(path("old"), "old").unwrap();
+        drop(create_regular(&path("old")).unwrap());
+        assert_eq!(std::fs::read(path("old")).unwrap(), b"");
+        std::fs::write(path("victim"), "victim").unwrap();
+        std::os::unix::fs::symlink(path("victim"), path("link")).unwrap();
+        std::os::unix::fs::symlink(path("nowhere"), path("dangling")).unwrap();
+        fs::mknodat(fs::CWD, path("fifo"), FileType::Fifo, Mode::RWXU, 0).unwrap();
+        for name in ["link", "dangling", "fifo", ".", "/dev/full", "none/x"] {
+            let error = OutputFile::create(&path(name)).unwrap_err();
+            assert_eq!(error.exit_code(), 6, "{name}: {error}");
+        }
+        assert_eq!(std::fs::read(path("victim")).unwrap(), b"victim");
+        assert!(!path("nowhere").exists());
     }
 
     #[test]

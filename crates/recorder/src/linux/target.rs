@@ -1,7 +1,8 @@
 //! The process that is recorded, as the recorder needs it.
 
-use super::place::Viewer;
+use super::{identity::Identity, place::Viewer};
 use diagnostics::proc;
+use rootfs::Root;
 use std::{
     cell::RefCell,
     collections::HashMap,
@@ -33,10 +34,15 @@ impl Target {
         let tmp = proc::environ(self.pid).ok().and_then(|variables| {
             variables.into_iter().find(|(name, _)| name == "TMPDIR").map(|(_, value)| PathBuf::from(value))
         });
+        let root = Root::of_process(self.pid)?;
+        // All of this is of one process, and not in part of a later one of the same number.
+        if !self.is_alive() {
+            return Err(std::io::ErrorKind::NotFound.into());
+        }
         Ok(Viewer {
-            root: proc::root_path(self.pid, Path::new("/")),
+            root,
             tmp: tmp.filter(|path| path.is_absolute()),
-            owner: (status.uid, status.gid),
+            owner: Identity { uid: status.uid, gid: status.gid },
         })
     }
 

@@ -35,6 +35,12 @@ impl Recording {
         match self.0 {}
     }
 
+    /// Tells how far it is, also from another thread.
+    pub fn progress_reader(&self) -> impl Fn() -> Progress + Send + use<> {
+        let never = self.0;
+        move || match never {}
+    }
+
     /// The records as they are made.
     pub fn subscribe(&mut self) -> Option<LiveStream> {
         match self.0 {}

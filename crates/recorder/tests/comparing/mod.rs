@@ -163,6 +163,7 @@ impl Comparing {
             max_frames: 2048,
             launched: false,
             makes_up: false,
+            stays: false,
         };
         let port: Port = diagnostics::find_pid(process.pid()).unwrap().port().unwrap();
         port.attach_profiler(wire::CLSID_MAIN, agent.to_str().unwrap(), &config.to_bytes(), LIMIT).unwrap();

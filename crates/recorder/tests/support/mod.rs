@@ -47,8 +47,16 @@ pub fn try_record(pid: u32, options: RecordOptions) -> Result<SessionSummary, Re
 
 /// Does something on a thread that the kernel lets take no samples, as in a container with the usual seccomp profile.
 pub fn without_kernel_ring<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> R {
-    let refuse = seccompiler::SeccompAction::Errno(libc::EPERM as u32);
-    let rules = [(libc::SYS_perf_event_open, Vec::new())].into();
+    filtered(&[libc::SYS_perf_event_open], seccompiler::SeccompAction::Errno(libc::EPERM as u32), body)
+}
+
+/// Does something on a thread, and in processes that it starts, under a filter for these system calls.
+pub fn filtered<R: Send + 'static>(
+    calls: &[i64],
+    refuse: seccompiler::SeccompAction,
+    body: impl FnOnce() -> R + Send + 'static,
+) -> R {
+    let rules = calls.iter().map(|&call| (call, Vec::new())).collect();
     let arch = std::env::consts::ARCH.try_into().expect("an architecture that has seccomp");
     let filter = seccompiler::SeccompFilter::new(rules, seccompiler::SeccompAction::Allow, refuse, arch);
     let filter: seccompiler::BpfProgram = filter.and_then(TryInto::try_into).expect("a filter");

@@ -1,9 +1,14 @@
+use rootfs::Root;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
 
 use super::Target;
 use crate::Mapping;
+
+/// Largest file that is read for unwinding or symbols, bytes.
+const MAX_FILE: u64 = 2 << 30;
 
 /// A running process, read through `/proc`.
 #[derive(Clone, Copy, Debug)]
@@ -29,14 +34,14 @@ impl Target for LiveProcess {
     /// `/proc/<pid>/map_files`, if we have the rights (`CAP_SYS_ADMIN` or `CAP_CHECKPOINT_RESTORE`).
     fn open(&self, mapping: &Mapping) -> io::Result<File> {
         let path = mapping.path.strip_suffix(" (deleted)").unwrap_or(&mapping.path);
-        let by_path = File::open(format!("/proc/{}/root{path}", self.pid));
+        let by_path = Root::of_process(self.pid).and_then(|root| root.open(Path::new(path), MAX_FILE));
         if let Ok(file) = &by_path
             && file.metadata().is_ok_and(|metadata| metadata.ino() == mapping.inode)
         {
             return by_path;
         }
-        let mapped = File::open(format!("/proc/{}/map_files/{:x}-{:x}", self.pid, mapping.start, mapping.end));
-        match mapped {
+        let mapped = format!("/proc/{}/map_files/{:x}-{:x}", self.pid, mapping.start, mapping.end);
+        match rootfs::open_at(Path::new(&mapped), MAX_FILE) {
             Ok(file) => Ok(file),
             // On some overlay file systems the inode in `maps` is not the one that `stat` tells, so a file that
             // was not deleted counts as the right one.

@@ -10,6 +10,20 @@ pub fn thread_cpu() -> u64 {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// CPU time of a thread, up to date also for one that runs just now; `None` if it has ended. The kernel answers for threads of other processes,
+/// too: one of them may have got the id of a thread that ended.
+pub fn cpu_of(tid: u32) -> Option<u64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid place to write to for the whole call.
+    let read = unsafe { libc::clock_gettime(cpu_clock(tid), &mut time) };
+    (read == 0).then(|| nanos(time))
+}
+
+/// The kernel's number of a thread's CPU clock (include/linux/posix-timers.h): `CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED`.
+pub fn cpu_clock(tid: u32) -> libc::clockid_t {
+    (!(tid as i32) << 3) | 4 | 2
+}
+
 fn read(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid place to write to for the whole call.
@@ -45,6 +59,16 @@ mod tests {
         sleep_until(deadline);
         assert!(monotonic() >= deadline);
         sleep_until(1);
+    }
+
+    #[test]
+    fn the_cpu_time_of_a_thread_is_known_to_others() {
+        let own = crate::os::threads::current_tid();
+        let before = thread_cpu();
+        let (of_own, after) = (cpu_of(own).unwrap(), thread_cpu());
+        assert!((before..=after).contains(&of_own), "{before} {of_own} {after}");
+        // More than there can be.
+        assert_eq!(cpu_of((1 << 22) + 1), None);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The Unix socket to clrscope.
 
-use super::clock;
+use super::{clock, descriptors};
+use crate::ledger::{self, Counted};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use wire::{Control, Nanos, frame};
 
@@ -26,16 +27,28 @@ pub struct Outgoing {
 
 #[derive(Debug)]
 struct Shared {
-    socket: OwnedFd,
-    /// Held while a frame is written; says whether one was written in part only. Then nothing may follow.
-    broken: Mutex<bool>,
+    socket: Counted<OwnedFd>,
+    /// Held while a frame is written.
+    sent: Mutex<Sent>,
+}
+
+/// How far the last frame was sent.
+#[derive(Debug, Default)]
+enum Sent {
+    /// To its end.
+    #[default]
+    Whole,
+    /// But for these bytes: they come first in the next turn.
+    Part(Vec<u8>),
+    /// In part only, and nothing may follow.
+    Broken,
 }
 
 /// The right to write a frame: nobody else writes meanwhile. All of it must be written by the deadline.
 #[derive(Debug)]
 pub struct Turn<'a> {
-    socket: &'a OwnedFd,
-    broken: MutexGuard<'a, bool>,
+    socket: &'a Counted<OwnedFd>,
+    sent: MutexGuard<'a, Sent>,
     deadline: Nanos,
 }
 
@@ -76,15 +89,9 @@ impl Connection {
         for (to, from) in address.sun_path.iter_mut().zip(path.bytes()) {
             *to = from as libc::c_char;
         }
-        // SAFETY: plain system call; the descriptor is ours alone.
-        let socket = unsafe {
-            let flags = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-            let fd = libc::socket(libc::AF_UNIX, flags, 0);
-            if fd < 0 {
-                return Err(io::Error::last_os_error().into());
-            }
-            OwnedFd::from_raw_fd(fd)
-        };
+        let flags = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: a plain system call.
+        let socket = ledger::descriptor(|| descriptors::keep(unsafe { libc::socket(libc::AF_UNIX, flags, 0) }))?;
         let deadline = clock::monotonic().saturating_add(limit);
         loop {
             let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
@@ -101,7 +108,7 @@ impl Connection {
             }
             clock::sleep_until(now + 5_000_000);
         }
-        let outgoing = Outgoing { shared: Arc::new(Shared { socket, broken: Mutex::new(false) }) };
+        let outgoing = Outgoing { shared: Arc::new(Shared { socket, sent: Mutex::default() }) };
         let connection = Self { outgoing, incoming: Vec::new(), write_limit: 10_000_000_000 };
         connection.check_peer()?;
         Ok(connection)
@@ -186,28 +193,91 @@ impl Outgoing {
     /// The right to write a frame. To wait for it and to write take `limit` at most, together.
     ///
     /// # Errors
-    /// `TimedOut` if others write for too long, `BrokenPipe` if a frame was written in part only.
+    /// `TimedOut` if others write for too long, or what is left of the last frame is not read, `BrokenPipe` if a frame
+    /// was written in part only.
     pub fn turn(&self, limit: Nanos) -> io::Result<Turn<'_>> {
         let deadline = clock::monotonic().saturating_add(limit);
-        loop {
-            let broken = match self.shared.broken.try_lock() {
-                Ok(broken) => broken,
-                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        let (sent, left) = self.lock(deadline)?;
+        let mut turn = Turn { socket: &self.shared.socket, sent, deadline };
+        if turn.write_or_keep(left, 0)? { Ok(turn) } else { Err(io::ErrorKind::TimedOut.into()) }
+    }
+
+    /// Waits until nobody else writes, and takes what is left to be sent.
+    fn lock(&self, deadline: Nanos) -> io::Result<(MutexGuard<'_, Sent>, Vec<u8>)> {
+        let mut sent = loop {
+            match self.shared.sent.try_lock() {
+                Ok(sent) => break sent,
+                Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
                 Err(TryLockError::WouldBlock) if clock::monotonic() < deadline => {
                     clock::sleep_until(clock::monotonic() + TURN_PAUSE);
-                    continue;
                 }
                 Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::TimedOut.into()),
-            };
-            if *broken {
-                return Err(io::ErrorKind::BrokenPipe.into());
             }
-            return Ok(Turn { socket: &self.shared.socket, broken, deadline });
+        };
+        match std::mem::take(&mut *sent) {
+            Sent::Whole => Ok((sent, Vec::new())),
+            Sent::Part(left) => Ok((sent, left)),
+            Sent::Broken => {
+                *sent = Sent::Broken;
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+        }
+    }
+}
+
+impl Outgoing {
+    /// Sends a frame while the runtime is suspended. What the other side does not take at once is kept, and sent first
+    /// in the next turn: up to `most` bytes without waiting, and what is more within `limit`. False if the other side
+    /// does not take it in this time.
+    ///
+    /// # Errors
+    /// The other side is gone.
+    pub fn send_later(&self, parts: [&[u8]; 2], most: usize, limit: Nanos) -> io::Result<bool> {
+        let deadline = clock::monotonic().saturating_add(limit);
+        let (mut sent, mut left) = match self.lock(deadline) {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(false),
+            locked => locked?,
+        };
+        if left.try_reserve(parts.iter().map(|part| part.len()).sum()).is_err() {
+            *sent = Sent::Part(left);
+            return Ok(false);
+        }
+        parts.iter().for_each(|part| left.extend_from_slice(part));
+        Turn { socket: &self.shared.socket, sent, deadline }.write_or_keep(left, most)
+    }
+
+    /// Bytes that wait for the other side.
+    pub fn waiting(&self) -> usize {
+        match self.shared.sent.try_lock().as_deref() {
+            Ok(Sent::Part(left)) => left.capacity(),
+            _ => 0,
         }
     }
 }
 
 impl Turn<'_> {
+    /// Writes bytes until at most `most` are left, by the deadline; these are kept for the next turn. False if more are.
+    fn write_or_keep(&mut self, mut bytes: Vec<u8>, most: usize) -> io::Result<bool> {
+        let (mut written, deadline) = (0, self.deadline);
+        let enough = loop {
+            let rest = bytes.get(written..).unwrap_or_default();
+            // What may wait is written as far as that goes at once.
+            self.deadline = if rest.len() <= most { 0 } else { deadline };
+            if rest.is_empty() {
+                break true;
+            }
+            match self.write(rest) {
+                Ok(more) => written += more,
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => break rest.len() <= most,
+                Err(error) => return Err(error),
+            }
+        };
+        self.deadline = deadline;
+        bytes.drain(..written);
+        *self.sent = if bytes.is_empty() { Sent::Whole } else { Sent::Part(bytes) };
+        Ok(enough)
+    }
+
     /// Writes one message as a frame of its own, with a file descriptor beside it.
     pub fn write_with_descriptor(&mut self, message: &wire::Record, descriptor: BorrowedFd) -> io::Result<()> {
         let mut bytes = Vec::new();
@@ -249,7 +319,9 @@ impl Turn<'_> {
             _ => Err(error),
         };
         // The other side may have the beginning of a frame.
-        *self.broken |= result.is_err();
+        if result.is_err() {
+            *self.sent = Sent::Broken;
+        }
         result
     }
 
@@ -286,17 +358,16 @@ impl Write for Turn<'_> {
 /// Wakes the thread that waits in [`Connection::receive`].
 #[derive(Debug)]
 pub struct Wake {
-    event: OwnedFd,
+    event: Counted<OwnedFd>,
 }
 
 impl Wake {
     /// Makes one.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: plain system call; the descriptor is ours alone.
-        unsafe {
-            let fd = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
-            if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(Self { event: OwnedFd::from_raw_fd(fd) }) }
-        }
+        // SAFETY: a plain system call.
+        let make = || descriptors::keep(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) });
+        let event = ledger::descriptor(make)?;
+        Ok(Self { event })
     }
 
     /// Wakes the waiter, now or when it waits next.
@@ -345,6 +416,7 @@ pub fn foreign_user(socket: BorrowedFd<'_>) -> io::Result<Option<u32>> {
 mod tests {
     use super::*;
     use std::io::Read;
+    use std::os::fd::FromRawFd;
     use std::os::unix::net::UnixListener;
 
     fn pair() -> (Connection, std::os::unix::net::UnixStream, tempfile::TempDir) {
@@ -373,6 +445,34 @@ mod tests {
         assert_eq!(receive(&mut connection), Some(vec![Control::Status]));
         other.write_all(&bytes[7..]).unwrap();
         assert_eq!(receive(&mut connection), Some(vec![Control::Resolve { executed: vec![1], guessed: vec![2] }]));
+    }
+
+    #[test]
+    fn what_is_not_taken_is_kept_and_comes_before_the_next() {
+        let (connection, mut other, _directory) = pair();
+        let outgoing = connection.outgoing();
+        let chunk = vec![7; 1 << 20];
+        let begun = clock::monotonic();
+        assert!(outgoing.send_later([b"head", &chunk], 4 << 20, 50_000_000).unwrap(), "it may wait");
+        assert!(clock::monotonic() - begun < 40_000_000, "nobody waits for that");
+        let mut sent = 1;
+        while outgoing.send_later([b"head", &chunk], 4 << 20, 50_000_000).unwrap() {
+            sent += 1;
+        }
+        assert!((4..=6).contains(&sent), "{sent}");
+        assert!(outgoing.waiting() >= 4 << 20);
+        assert_eq!(outgoing.turn(1_000_000).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        let all = (sent + 1) * (chunk.len() + 4) + 4;
+        let reader = std::thread::spawn(move || {
+            let mut bytes = vec![0; all];
+            other.read_exact(&mut bytes).unwrap();
+            bytes
+        });
+        outgoing.turn(5_000_000_000).unwrap().write_all(b"last").unwrap();
+        let bytes = reader.join().unwrap();
+        assert!(bytes.ends_with(b"last") && outgoing.waiting() == 0);
+        let frames = bytes[..all - 4].chunks(chunk.len() + 4);
+        assert!(frames.into_iter().all(|frame| frame.starts_with(b"head") && frame[4..] == chunk));
     }
 
     #[test]

@@ -1,89 +1,208 @@
-//! The socket by which an idle agent is reached.
+//! How an agent that stays in its process is reached for the next session.
 //!
-//! Its name is not in the file system, so nothing is left of it however the process ends; it is known in the network
-//! namespace of the process. Only the same user, and root, are let in.
+//! It holds a pipe and a memfd. The name of the memfd says which descriptor the pipe is, and which protocol the agent
+//! speaks; its first byte says what the agent does. clrscope finds both below `/proc/<pid>/fd` and writes the
+//! configuration of a session into the pipe. The kernel shows and opens those entries only for those who may debug the
+//! process (proc_pid_fd(5)): its user, and root. Nothing has a name that another user could take or connect to, and the
+//! way leads into other network namespaces as well.
 
+use crate::ledger::{self, Held};
 use crate::os::clock;
-use crate::os::connection::foreign_user;
-use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::time::Duration;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::RawFd;
+use wire::{Nanos, ResidentState, Resource};
 
 /// Most bytes of a session's configuration: as much as an attach request can bring.
 const MOST: usize = 64 << 10;
-/// How long a caller may take for anything.
-const LIMIT: Duration = Duration::from_secs(2);
+/// How long the rest of a message may take once it has begun.
+const LIMIT: Nanos = 2_000_000_000;
 
-/// The open door.
+/// What clrscope finds.
 #[derive(Debug)]
 pub struct Door {
-    listener: UnixListener,
+    /// The ends of the pipe. The writing end is kept so that the other one never reads an end of file.
+    reader: Kept,
+    _writer: Kept,
+    state: Kept,
 }
 
-/// Somebody at the door.
+/// A descriptor for a long time. Programs that close all descriptors there are, and open others under the same
+/// numbers, must not have theirs read or closed by us: before each use it is looked whether it is still the one.
 #[derive(Debug)]
-pub struct Caller {
-    stream: UnixStream,
+struct Kept {
+    number: RawFd,
+    file: (libc::dev_t, libc::ino_t),
+    _held: Held,
+}
+
+impl Kept {
+    /// Takes over a descriptor that was just made.
+    fn new(number: RawFd, held: Held) -> io::Result<Self> {
+        match file_of(number) {
+            Some(file) => Ok(Self { number, file, _held: held }),
+            None => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// The number, if it still stands for our file.
+    fn number(&self) -> Option<RawFd> {
+        (file_of(self.number) == Some(self.file)).then_some(self.number)
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if let Some(number) = self.number() {
+            // SAFETY: the descriptor is ours, and not used after this.
+            unsafe { libc::close(number) };
+        }
+    }
+}
+
+fn file_of(number: RawFd) -> Option<(libc::dev_t, libc::ino_t)> {
+    // SAFETY: an all-zero value of this C struct is valid, and the kernel fills it.
+    unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        (libc::fstat(number, &mut stat) == 0).then_some((stat.st_dev, stat.st_ino))
+    }
 }
 
 impl Door {
-    /// Opens it.
+    /// Makes the pipe and the memfd.
     ///
     /// # Errors
-    /// Somebody else uses the name, or there is none.
+    /// The process has no descriptors left, or the kernel has no memfds.
     pub fn open() -> io::Result<Self> {
-        let namespace = std::fs::read_link("/proc/self/ns/pid")?;
-        let name = wire::door_name(&namespace.to_string_lossy(), std::process::id());
-        Ok(Self { listener: UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)? })
+        let held = || ledger::take(Resource::Descriptors, 1).ok_or_else(|| io::Error::from_raw_os_error(libc::EMFILE));
+        let (for_reader, for_writer, for_state) = (held()?, held()?, held()?);
+        let mut ends = [-1; 2];
+        // SAFETY: there is room for two descriptors.
+        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let [reader, writer] = ends;
+        let (reader, writer) = (Kept::new(reader, for_reader)?, Kept::new(writer, for_writer)?);
+        let name = CString::new(wire::resident_name(reader.number.unsigned_abs())).unwrap_or_default();
+        // SAFETY: the name is a C string.
+        let state = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+        if state < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let door = Self { reader, _writer: writer, state: Kept::new(state, for_state)? };
+        door.say(ResidentState::Records);
+        Ok(door)
     }
 
-    /// Waits until somebody comes who may; `None` if that cannot be.
-    pub fn wait(&self) -> Option<Caller> {
+    /// Says what the agent does.
+    pub fn say(&self, state: ResidentState) {
+        let byte = state as u8;
+        if let Some(number) = self.state.number() {
+            // SAFETY: one byte is read from a valid place.
+            unsafe { libc::pwrite(number, (&raw const byte).cast(), 1, 0) };
+        }
+    }
+
+    /// Waits for the configuration of a session; `None` if none can come any more.
+    pub fn wait(&self) -> Option<Vec<u8>> {
         loop {
-            match self.listener.accept() {
-                Ok((stream, _)) => {
-                    let limits = stream.set_read_timeout(Some(LIMIT)).and(stream.set_write_timeout(Some(LIMIT)));
-                    if limits.is_ok() && matches!(foreign_user(stream.as_fd()), Ok(None)) {
-                        return Some(Caller { stream });
-                    }
-                }
-                Err(error) => match error.kind() {
-                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
-                    // Out of descriptors: it may get better.
-                    _ if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => {
-                        clock::sleep_until(clock::monotonic() + 1_000_000_000);
-                    }
+            let mut length = [0; 4];
+            self.read(&mut length, Nanos::MAX)?;
+            let length = u32::from_le_bytes(length) as usize;
+            let deadline = clock::monotonic().saturating_add(LIMIT);
+            let mut bytes = vec![0; length.min(MOST)];
+            if length <= MOST && self.read(&mut bytes, deadline)? {
+                return Some(bytes);
+            }
+            // What no clrscope wrote, or one that has ended half-way.
+            self.clear()?;
+        }
+    }
+
+    /// Fills a buffer. `Some(false)` if the time is over before; `None` if our descriptor is gone.
+    fn read(&self, mut buffer: &mut [u8], deadline: Nanos) -> Option<bool> {
+        while !buffer.is_empty() {
+            let left = match deadline {
+                Nanos::MAX => -1,
+                _ => i32::try_from(deadline.saturating_sub(clock::monotonic()) / 1_000_000).unwrap_or(i32::MAX),
+            };
+            let mut polled = libc::pollfd { fd: self.reader.number()?, events: libc::POLLIN, revents: 0 };
+            // SAFETY: one valid entry.
+            match unsafe { libc::poll(&mut polled, 1, left) } {
+                0 => return Some(false),
+                1.. if polled.revents & libc::POLLNVAL != 0 => return None,
+                _ => {}
+            }
+            // SAFETY: the kernel writes at most as many bytes as the buffer has.
+            let read = unsafe { libc::read(self.reader.number()?, buffer.as_mut_ptr().cast(), buffer.len()) };
+            match read {
+                1.. => buffer = buffer.get_mut(read as usize..).unwrap_or_default(),
+                // Never an end of file, as we hold the other end.
+                0 => return None,
+                _ => match io::Error::last_os_error().raw_os_error() {
+                    Some(libc::EAGAIN | libc::EINTR) => {}
                     _ => return None,
                 },
             }
         }
+        Some(true)
+    }
+
+    /// Throws away what is in the pipe.
+    fn clear(&self) -> Option<()> {
+        let mut buffer = [0_u8; 4096];
+        // SAFETY: the kernel writes at most as many bytes as the buffer has.
+        while unsafe { libc::read(self.reader.number()?, buffer.as_mut_ptr().cast(), buffer.len()) } > 0 {}
+        Some(())
     }
 }
 
-impl Caller {
-    /// What it brings: a length in four bytes, and as many bytes.
-    ///
-    /// # Errors
-    /// It brings too much, or nothing in time.
-    pub fn read(&mut self) -> io::Result<Vec<u8>> {
-        let mut length = [0; 4];
-        self.stream.read_exact(&mut length)?;
-        let length = u32::from_le_bytes(length) as usize;
-        if length > MOST {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        let mut bytes = vec![0; length];
-        self.stream.read_exact(&mut bytes)?;
-        Ok(bytes)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::OpenOptions;
+    use std::io::{Write, pipe};
+
+    fn write(door: &Door, bytes: &[u8]) {
+        let path = format!("/proc/self/fd/{}", door.reader.number);
+        OpenOptions::new().write(true).open(path).unwrap().write_all(bytes).unwrap();
     }
 
-    /// Tells it what becomes of its session.
-    ///
-    /// # Errors
-    /// It is gone.
-    pub fn answer(&mut self, answer: wire::DoorAnswer) -> io::Result<()> {
-        self.stream.write_all(&[answer as u8])
+    #[test]
+    fn a_configuration_arrives_and_noise_does_not() {
+        let door = Door::open().unwrap();
+        write(&door, &[0xff; 9]);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| door.wait());
+            // Noise is thrown away first; of what comes at the same time the kernel does not say where it begins.
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            write(&door, b"\x03\0\0\0abc");
+            assert_eq!(waiting.join().unwrap().as_deref(), Some(&b"abc"[..]));
+        });
+    }
+
+    #[test]
+    fn it_is_found_by_the_name_of_its_memfd() {
+        let door = Door::open().unwrap();
+        let link = std::fs::read_link(format!("/proc/self/fd/{}", door.state.number)).unwrap();
+        let link = link.to_str().unwrap();
+        assert_eq!(wire::resident_of(link), Some((wire::PROTOCOL_VERSION, door.reader.number as u32)), "{link}");
+        door.say(ResidentState::Waits);
+        let state = std::fs::read(format!("/proc/self/fd/{}", door.state.number)).unwrap();
+        assert_eq!(state, [ResidentState::Waits as u8]);
+    }
+
+    #[test]
+    fn descriptors_that_are_no_longer_ours_are_let_alone() {
+        let door = Door::open().unwrap();
+        let number = door.reader.number;
+        let (theirs, _other) = pipe().unwrap();
+        // SAFETY: what a program does that closes all descriptors, and then opens others.
+        assert_eq!(unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&theirs), number) }, number);
+        assert_eq!(door.wait(), None);
+        drop(door);
+        assert!(file_of(number).is_some(), "theirs is still open");
+        // SAFETY: the copy that was made above.
+        unsafe { libc::close(number) };
     }
 }

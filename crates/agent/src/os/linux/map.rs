@@ -1,7 +1,9 @@
 //! Memory of our own that is reserved as a whole and used page by page.
 
+use crate::ledger;
 use std::ops::Deref;
 use std::ptr::NonNull;
+use wire::Resource;
 
 /// Zeroed pages for so many bytes, which stay. All of them are there at once, which costs a fraction of what it does one by one as they are used.
 pub fn pages(bytes: usize) -> Option<NonNull<u8>> {
@@ -17,6 +19,33 @@ pub fn populate(place: NonNull<u8>, bytes: usize) {
 }
 
 fn map(bytes: usize, how: i32) -> Option<NonNull<u8>> {
+    count(bytes)?;
+    let place = map_uncounted(bytes, how);
+    if place.is_none() {
+        returned(bytes);
+    }
+    place
+}
+
+/// Counts a mapping of so many bytes that is about to be made; `None` if the budget does not allow it.
+pub fn count(bytes: usize) -> Option<()> {
+    if !ledger::enter(Resource::Mappings, 1) {
+        return None;
+    }
+    if !ledger::enter(Resource::MappedBytes, bytes as u64) {
+        ledger::leave(Resource::Mappings, 1);
+        return None;
+    }
+    Some(())
+}
+
+/// A mapping of so many bytes that was counted is gone.
+pub fn returned(bytes: usize) {
+    ledger::leave(Resource::Mappings, 1);
+    ledger::leave(Resource::MappedBytes, bytes as u64);
+}
+
+fn map_uncounted(bytes: usize, how: i32) -> Option<NonNull<u8>> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | how;
     // SAFETY: new anonymous memory overlaps nothing.
     let place = unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
@@ -72,5 +101,6 @@ impl<T> Drop for Zeroed<T> {
     fn drop(&mut self) {
         // SAFETY: the memory was mapped with this length, and is nobody else's.
         unsafe { libc::munmap(self.0.as_ptr().cast(), size_of::<T>()) };
+        returned(size_of::<T>());
     }
 }

@@ -15,7 +15,7 @@ pub struct Mapping {
 
 /// All mappings, ascending. Empty if `/proc/self/maps` cannot be read.
 pub fn mappings() -> Vec<Mapping> {
-    std::fs::read("/proc/self/maps").map(|text| parse(&String::from_utf8_lossy(&text))).unwrap_or_default()
+    crate::ledger::read("/proc/self/maps").map(|text| parse(&String::from_utf8_lossy(&text))).unwrap_or_default()
 }
 
 fn parse(text: &str) -> Vec<Mapping> {

@@ -3,6 +3,8 @@
 //! The structures of the runtime are found through pointers that we did not make. Nothing is dereferenced: the
 //! kernel copies, and answers with an error where a page is missing.
 
+use super::{descriptors, sandbox};
+use crate::ledger::{self, Counted};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
@@ -10,13 +12,18 @@ use std::sync::OnceLock;
 /// This process's memory, read with `process_vm_readv`, or `/proc/self/mem` where a sandbox refuses that.
 #[derive(Debug, Default)]
 pub struct OwnMemory {
-    fallback: OnceLock<Option<File>>,
+    filtered: OnceLock<bool>,
+    fallback: OnceLock<Option<Counted<File>>>,
 }
 
 impl crate::memory::Memory for OwnMemory {
     fn read(&self, address: u64, out: &mut [u8]) -> bool {
         if out.is_empty() {
             return true;
+        }
+        // The filter might end the process for it.
+        if *self.filtered.get_or_init(sandbox::is_filtered) {
+            return self.read_file(address, out);
         }
         let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
         let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: out.len() };
@@ -26,13 +33,24 @@ impl crate::memory::Memory for OwnMemory {
             return read as usize == out.len();
         }
         match std::io::Error::last_os_error().raw_os_error() {
-            Some(libc::EPERM | libc::ENOSYS) => {
-                let file = self.fallback.get_or_init(|| File::open("/proc/self/mem").ok());
-                file.as_ref().is_some_and(|file| file.read_exact_at(out, address).is_ok())
-            }
+            Some(libc::EPERM | libc::ENOSYS) => self.read_file(address, out),
             _ => false,
         }
     }
+}
+
+impl OwnMemory {
+    fn read_file(&self, address: u64, out: &mut [u8]) -> bool {
+        let file = self.fallback.get_or_init(open);
+        file.as_ref().is_some_and(|file| file.read_exact_at(out, address).is_ok())
+    }
+}
+
+fn open() -> Option<Counted<File>> {
+    // SAFETY: the path is a C string.
+    let make =
+        || descriptors::keep(unsafe { libc::open(c"/proc/self/mem".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) });
+    ledger::descriptor(|| make().map(File::from)).ok()
 }
 
 #[cfg(test)]
@@ -50,5 +68,11 @@ mod tests {
         assert!(!memory.read(8, &mut out));
         assert!(!memory.read(u64::MAX - 4, &mut out));
         assert!(memory.read(8, &mut []));
+        // The same where a filter may forbid the system call.
+        let memory = OwnMemory { filtered: true.into(), fallback: OnceLock::new() };
+        out = [0; 21];
+        assert!(memory.read(data.as_ptr() as u64, &mut out));
+        assert_eq!(out, data);
+        assert!(!memory.read(8, &mut out));
     }
 }

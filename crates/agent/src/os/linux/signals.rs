@@ -7,28 +7,33 @@
 //!   the stack pointer and the end of the thread's own stack, which was measured before its timer was armed.
 //! * While the runtime handles a `SIGSEGV` (each `NullReferenceException` is one) a thread runs on an alternate
 //!   stack of 16 KB, and with AVX-512 a second signal frame does not fit there: the kernel then kills the process.
-//!   So before a thread's timer is armed its alternate stack is swapped for a larger one of the same layout, which
-//!   the runtime frees at the thread's end as it would have freed its own. The swap happens where the thread is
-//!   certainly not on the old one: in the callback in which it starts, or while the runtime is suspended.
-//! * Nobody else's handler is touched: if `SIGPROF` has one, the engine does not start.
+//!   So before a thread's timer is armed it gets a larger [alternate stack](super::alternate) of the same layout. This happens where
+//!   the thread is certainly not on the old one: in the callback in which it starts, or while the runtime is
+//!   suspended. Its own one stays as it is, and is set again when the thread ends, or the recording: the runtime
+//!   unmaps, as a thread ends, the one that it has made, and no other.
+//! * Nobody else's handler is touched: if `SIGPROF` has one, the engine does not start, and where one was set meanwhile,
+//!   it stays. That one may call ours, so the library then stays loaded.
+//! * Timers and queued signals count against `RLIMIT_SIGPENDING`, and .NET Core 3.1 aborts when its own signal cannot be
+//!   queued. So at most half of what was free at the start is used.
 //! * At the end timers go first, then pending signals (ignoring a signal discards them), then it is waited until
-//!   every thread that might stand at the handler's first instruction has moved on, and until no handler runs.
+//!   every thread that might stand at the handler's first instruction has moved on, and until no handler runs. If that
+//!   takes too long, nothing that a handler uses is freed, and the library stays loaded.
 
-use super::clock;
-use super::tasks::{self, Tasks};
+use super::threads::{current_tid, is_gone};
+use super::{alternate, clock, descriptors, map, maps, sandbox, tasks};
+use crate::ledger::{self, Counted, Held};
 use crossbeam_queue::ArrayQueue;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use wire::Resource;
 use wire::ring::{Layout, REGISTERS, slot_state};
 
 /// Most threads that are sampled at once.
 const THREADS: usize = 4096;
-/// Bytes of the alternate stack that a thread gets, guard page included.
-const ALTERNATE_STACK: usize = 96 << 10;
 /// Slots in the ring, and bytes of stack in each: 12 MB, and 19 ms of 20,000 samples a second. Pages that no stack
 /// reaches into take no memory.
 const SLOTS: u32 = 384;
@@ -38,6 +43,19 @@ const SLOTS_ON_DEMAND: u32 = 128;
 const SLOT_STACK_ON_DEMAND: u32 = 64 << 10;
 /// How long a thread may take to answer a single signal, nanoseconds.
 const ANSWER_LIMIT: u64 = 5_000_000;
+/// How long threads may take in all to answer to a visit, nanoseconds.
+const VISIT_LIMIT: u64 = 50_000_000;
+/// Most visits whose signals are queued at once.
+const VISITS_AT_ONCE: usize = 64;
+/// How often threads are asked to go back to their own alternate stacks, and nanoseconds between.
+const LEAVES: u32 = 60;
+const LEAVE_INTERVAL: u64 = 3_000_000;
+/// How often all threads are looked at, whether they are still there, nanoseconds: not of all of them the end is told.
+const SWEEP_INTERVAL: u64 = 500_000_000;
+/// How long it is waited for handlers at the end, nanoseconds.
+const END_LIMIT: u64 = 2_000_000_000;
+/// CPU time after which a thread has certainly left the kernel, where it may have been just before or behind a handler, nanoseconds.
+const MOVED_ON: u64 = 200_000;
 /// No timer of the kernel's has this number.
 const NO_TIMER: libc::c_int = -1;
 /// The table of the handler's running times has one entry for so many nanoseconds.
@@ -52,6 +70,19 @@ pub enum SignalError {
     /// Another one runs in this process: that of a session beside this one.
     #[error("another session samples this process by signals")]
     Busy,
+    /// A filter of system calls may end the process for making a timer.
+    #[error("a filter of system calls (seccomp) is in place, which may end the process for making a timer")]
+    Filtered,
+    /// The user may have no more signals queued.
+    #[error(
+        "the user has {queued} of at most {limit} signals queued: timers for threads need room (RLIMIT_SIGPENDING)"
+    )]
+    Queue {
+        /// How many are queued.
+        queued: u64,
+        /// How many may be.
+        limit: u64,
+    },
     /// The application, or another tool in it, uses the signal.
     #[error("SIGPROF already has a handler in this process")]
     HandlerTaken,
@@ -74,6 +105,23 @@ static ACTIVE: AtomicPtr<Shared> = AtomicPtr::new(ptr::null_mut());
 /// Handlers between their first and their last instruction.
 static IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
 
+/// Whether code or memory of this library may be used by a signal handler for ever.
+static STAYS: AtomicBool = AtomicBool::new(false);
+
+/// Whether the library must stay loaded: a handler of ours may still be called, or has not returned.
+pub fn must_stay() -> bool {
+    STAYS.load(Ordering::SeqCst)
+}
+
+/// What is left of an engine that was stopped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Why the library must stay loaded, if it must.
+    pub stays: Option<&'static str>,
+    /// Alternate stacks of ours that threads still have: they did not answer, or may need what lies there.
+    pub stacks: usize,
+}
+
 /// What handlers use. Never freed while a handler may run.
 struct Shared {
     ring: NonNull<u8>,
@@ -89,11 +137,13 @@ unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
 
-/// A thread's stack. Written before its timer is armed, and cleared when it is gone.
+/// A thread. Written before its timer is armed, and cleared when it is gone.
 #[derive(Default)]
 struct ThreadSlot {
     tid: AtomicU32,
-    /// `VISITED` is set by the handler of the one visit.
+    /// What the runtime knows it by.
+    thread: AtomicU64,
+    /// How far it is with a visit.
     visit: AtomicU32,
     low: AtomicU64,
     high: AtomicU64,
@@ -102,8 +152,12 @@ struct ThreadSlot {
     seen_tcb: AtomicU64,
     /// Time of the sample that was asked for; 0 if there was none to be had.
     sampled: AtomicU64,
-    /// The large alternate stack that the visit gave it; 0 if it gave none.
-    alternate: AtomicU64,
+    /// The large alternate stack that was mapped for it; 0 if there is none. Who takes it out unmaps it.
+    stack: AtomicU64,
+    /// Whether that is set, as far as we know. Changed by the thread itself only, but for its end.
+    set: AtomicBool,
+    /// Address and size of the alternate stack that it had before.
+    old: [AtomicU64; 2],
 }
 
 const NOT_VISITED: u32 = 0;
@@ -111,13 +165,32 @@ const VISITED: u32 = 1;
 const VISIT_FAILED: u32 = 2;
 /// A sample is asked for; back to `VISITED` once it is taken.
 const WANTED: u32 = 3;
+/// It is asked to go back to its own alternate stack.
+const LEAVE: u32 = 4;
+/// It has.
+const HAS_LEFT: u32 = 5;
+/// It may still need the large one.
+const IN_USE: u32 = 6;
 
 /// The engine of one session.
 pub struct SignalEngine {
-    shared: Box<Shared>,
-    ring_file: File,
+    /// Freed at the end, if at all.
+    shared: &'static Shared,
+    ring_file: Counted<File>,
+    stacks: alternate::Stacks,
     free: ArrayQueue<u32>,
     timers: Mutex<Vec<Timer>>,
+    /// Threads that were said to have ended: place and id, and whether they are gone for certain.
+    ending: Mutex<Vec<(u32, u32, bool)>>,
+    /// When all threads are looked at again.
+    sweep: AtomicU64,
+    /// Timers that may still be made.
+    room: AtomicUsize,
+    /// Most threads that got no timer for want of room.
+    without_timer: AtomicU64,
+    stopped: bool,
+    /// The handler. Gone as it is.
+    held: Option<Held>,
     /// Nanoseconds of a thread's CPU time between two samples; `None` without timers.
     interval: Option<u64>,
     before: libc::sigaction,
@@ -152,6 +225,16 @@ impl SignalEngine {
         if cfg!(not(target_arch = "x86_64")) {
             return Err(SignalError::Processor);
         }
+        if sandbox::is_filtered() {
+            return Err(SignalError::Filtered);
+        }
+        let (queued, limit) = queued_signals();
+        let room = usize::try_from(limit.saturating_sub(queued) / 2).unwrap_or(usize::MAX);
+        if room == 0 {
+            return Err(SignalError::Queue { queued, limit });
+        }
+        let stacks =
+            alternate::Stacks::new().map_err(|source| SignalError::System { what: "no memory file", source })?;
         let (ring_file, ring) = map_ring(&layout)?;
         let shared = Box::new(Shared {
             ring,
@@ -163,22 +246,33 @@ impl SignalEngine {
         for index in 0..THREADS {
             let _ = free.push(index as u32);
         }
-        let pointer = ptr::from_ref(shared.as_ref()).cast_mut();
-        if ACTIVE.compare_exchange(ptr::null_mut(), pointer, Ordering::SeqCst, Ordering::SeqCst).is_err() {
-            return Err(SignalError::Busy);
-        }
-        match install() {
+        let held = ledger::take(Resource::SignalHandlers, 1);
+        let shared = Box::into_raw(shared);
+        let started = ACTIVE
+            .compare_exchange(ptr::null_mut(), shared, Ordering::SeqCst, Ordering::SeqCst)
+            .map_err(|_| SignalError::Busy)
+            .and_then(|_| install().inspect_err(|_| ACTIVE.store(ptr::null_mut(), Ordering::SeqCst)));
+        match started {
             Ok(before) => Ok(Self {
-                shared,
+                // SAFETY: it is freed at the end of the engine, if at all.
+                shared: unsafe { &*shared },
                 ring_file,
+                stacks,
                 free,
                 timers: Mutex::default(),
+                ending: Mutex::default(),
+                sweep: AtomicU64::new(0),
+                room: AtomicUsize::new(room),
+                without_timer: AtomicU64::new(0),
                 interval,
                 before,
                 unsampled: AtomicU64::new(0),
+                stopped: false,
+                held,
             }),
             Err(error) => {
-                ACTIVE.store(ptr::null_mut(), Ordering::SeqCst);
+                // SAFETY: no handler of ours was installed since it was made.
+                unsafe { free_shared(shared) };
                 Err(error)
             }
         }
@@ -192,6 +286,16 @@ impl SignalEngine {
     /// Threads that could not be sampled from their start: too many, or their stacks are not understood.
     pub fn unsampled(&self) -> u64 {
         self.unsampled.load(Ordering::Relaxed)
+    }
+
+    /// Threads that got no timer, because that would take more than half of the signals that the user may have queued.
+    pub fn without_timer(&self) -> u64 {
+        self.without_timer.load(Ordering::Relaxed)
+    }
+
+    /// Whether somebody else has set a handler for the signal since the engine was started.
+    pub fn is_displaced(&self) -> bool {
+        !is_ours(&current_action())
     }
 
     /// Samples dropped because the ring was full, and because the thread was not on its own stack.
@@ -217,57 +321,106 @@ impl SignalEngine {
         self.shared.layout.size() + THREADS * size_of::<ThreadSlot>()
     }
 
-    /// Samples the calling thread from now on: to be called as it starts.
-    pub fn add_current(&self, tid: u32) {
-        let sampled = swap_own_alternate_stack().and_then(|()| {
-            let (low, high) = own_stack()?;
+    /// Samples the calling thread from now on: to be called as it starts. `thread` is what the runtime knows it by.
+    pub fn add_current(&self, thread: u64, tid: u32) {
+        if self.interval.is_some() && self.room.load(Ordering::SeqCst) == 0 {
+            self.without_timer.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        // The id of one that is gone.
+        if let Some(index) = self.index_of(tid) {
+            lock(&self.ending).push((index, tid, true));
+        }
+        let sampled = own_stack().and_then(|(low, high)| {
             let index = self.free.pop()?;
-            self.arm(index, tid, low, high)
+            let slot = self.shared.threads.get(index as usize)?;
+            slot.thread.store(thread, Ordering::SeqCst);
+            slot.tid.store(tid, Ordering::SeqCst);
+            let armed = self.give_own(slot).and_then(|()| self.arm(index, tid, low, high));
+            if armed.is_none() && give_back_own(slot) {
+                self.release(index, tid);
+            }
+            armed
         });
         if sampled.is_none() {
             self.unsampled.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Prepares threads that already run. The caller has suspended the runtime, so none of them is inside the
-    /// runtime's handler of a `SIGSEGV`; each is sent one signal, in which its alternate stack is swapped.
-    /// The timers are armed by [`Self::arm_visited`] after the runtime goes on.
-    pub fn visit(&self, tids: &[u32]) -> Vec<u32> {
-        let mut visited = Vec::with_capacity(tids.len());
-        for tid in self.unsampled_of(tids) {
+    /// Gives the calling thread a large alternate stack, if its own is small.
+    fn give_own(&self, slot: &ThreadSlot) -> Option<()> {
+        let old = alternate::own()?;
+        if !alternate::is_small(&old) {
+            return Some(());
+        }
+        let new = self.stacks.map()?;
+        slot.keep_old(&old);
+        slot.stack.store(new, Ordering::SeqCst);
+        // SAFETY: it was mapped for this thread, and is unmapped once it is not set any more.
+        let set = unsafe { alternate::set_own(&alternate::of(new, alternate::SIZE)) };
+        slot.set.store(set, Ordering::SeqCst);
+        set.then_some(())
+    }
+
+    /// Prepares visits to threads that already run: of each, what the runtime knows it by, and its id. Those that are sampled are left
+    /// out, and those for which there is no room.
+    pub fn prepare(&self, threads: &[(u64, u32)]) -> Visits {
+        let missing: Vec<_> = self.unsampled_of(threads);
+        let room = self.interval.map_or(usize::MAX, |_| self.room.load(Ordering::SeqCst));
+        if missing.len() > room {
+            self.without_timer.fetch_max((missing.len() - room) as u64, Ordering::Relaxed);
+        }
+        let mut indices = Vec::with_capacity(missing.len().min(room));
+        for (thread, tid) in missing.into_iter().take(room) {
             // One that did not come in time may still come, or may have come meanwhile.
             let asked = self.index_of(tid);
             let Some(index) = asked.or_else(|| self.free.pop()) else { break };
             let Some(slot) = self.shared.threads.get(index as usize) else { break };
-            if asked.is_some() && slot.visit.load(Ordering::SeqCst) != VISIT_FAILED {
-                visited.push(index);
-                continue;
+            if asked.is_none() {
+                let Some(stack) = self.stacks.map() else {
+                    let _ = self.free.push(index);
+                    break;
+                };
+                slot.stack.store(stack, Ordering::SeqCst);
+                slot.thread.store(thread, Ordering::SeqCst);
+                slot.visit.store(VISIT_FAILED, Ordering::SeqCst);
+                slot.tid.store(tid, Ordering::SeqCst);
             }
-            slot.alternate.store(0, Ordering::SeqCst);
-            slot.visit.store(NOT_VISITED, Ordering::SeqCst);
-            slot.tid.store(tid, Ordering::SeqCst);
-            if send(tid, index) {
-                visited.push(index);
-            } else {
-                slot.tid.store(0, Ordering::SeqCst);
-                let _ = self.free.push(index);
-            }
+            indices.push(index);
         }
-        // A thread that waits in the kernel comes at once. One that does not come in this time may be visited again.
-        let deadline = clock::monotonic() + 50_000_000;
-        let slot = |index: u32| self.shared.threads.get(index as usize);
-        while clock::monotonic() < deadline
-            && visited.iter().filter_map(|&index| slot(index)).any(|s| s.visit.load(Ordering::SeqCst) == NOT_VISITED)
-        {
-            clock::sleep_until(clock::monotonic() + 50_000);
-        }
-        visited
+        Visits { indices }
+    }
+
+    /// Visits threads. The caller has suspended the runtime, so none of them is inside the
+    /// runtime's handler of a `SIGSEGV`; each is sent one signal, in which it gets its alternate stack.
+    /// The timers are armed by [`Self::arm_visited`] after the runtime goes on.
+    pub fn visit(&self, visits: &Visits) {
+        let asked: Vec<&ThreadSlot> =
+            visits.indices.iter().filter_map(|&index| self.shared.threads.get(index as usize)).collect();
+        ask(&asked, VISIT_FAILED, NOT_VISITED, self.at_once());
+    }
+
+    /// How many signals may be queued at once.
+    fn at_once(&self) -> usize {
+        self.room.load(Ordering::SeqCst).clamp(1, VISITS_AT_ONCE)
     }
 
     /// Those of these threads that are not sampled.
-    pub fn unsampled_of(&self, tids: &[u32]) -> Vec<u32> {
+    pub fn unsampled_of(&self, threads: &[(u64, u32)]) -> Vec<(u64, u32)> {
         let armed: std::collections::HashSet<u32> = self.timers().iter().map(|timer| timer.tid).collect();
-        tids.iter().copied().filter(|tid| !armed.contains(tid)).collect()
+        threads.iter().copied().filter(|(_, tid)| !armed.contains(tid)).collect()
+    }
+
+    /// Whether timers can still be made.
+    pub fn has_room(&self) -> bool {
+        self.interval.is_none() || self.room.load(Ordering::SeqCst) > 0
+    }
+
+    /// A thread may have got the id of one that is gone.
+    fn index_of_both(&self, thread: u64, tid: u32) -> Option<u32> {
+        let is_it =
+            |slot: &ThreadSlot| slot.tid.load(Ordering::SeqCst) == tid && slot.thread.load(Ordering::SeqCst) == thread;
+        self.shared.threads.iter().position(is_it).map(|index| index as u32)
     }
 
     fn index_of(&self, tid: u32) -> Option<u32> {
@@ -275,8 +428,9 @@ impl SignalEngine {
     }
 
     /// Arms the timers of threads that were visited. Says how many of them had answered, and how many are armed.
-    pub fn arm_visited(&self, visited: &[u32]) -> (usize, usize) {
-        let mappings = super::maps::mappings();
+    pub fn arm_visited(&self, visits: &Visits) -> (usize, usize) {
+        let mappings = maps::mappings();
+        let visited = &visits.indices;
         let slots = visited.iter().filter_map(|&index| self.shared.threads.get(index as usize));
         let answered = slots.filter(|slot| slot.visit.load(Ordering::SeqCst) == VISITED).count();
         let armed = visited.iter().filter(|index| {
@@ -316,7 +470,7 @@ impl SignalEngine {
         slot.sampled.store(0, Ordering::SeqCst);
         slot.visit.compare_exchange(VISITED, WANTED, Ordering::SeqCst, Ordering::SeqCst).ok()?;
         let deadline = clock::monotonic() + ANSWER_LIMIT;
-        if send(tid, index) {
+        if send(tid, slot) {
             while slot.visit.load(Ordering::SeqCst) == WANTED && clock::monotonic() < deadline {
                 clock::sleep_until(clock::monotonic() + 10_000);
             }
@@ -326,44 +480,183 @@ impl SignalEngine {
         Some(slot.sampled.load(Ordering::SeqCst)).filter(|&time| time != 0)
     }
 
-    /// The thread is gone.
-    pub fn remove(&self, tid: u32) {
-        let mut timers = self.timers();
-        if timers.iter().all(|timer| timer.tid != tid) {
-            // It ended before it answered to its visit.
-            if let Some(index) = self.index_of(tid)
-                && let Some(slot) = self.shared.threads.get(index as usize)
-            {
-                slot.tid.store(0, Ordering::SeqCst);
-                slot.alternate.store(0, Ordering::SeqCst);
-                let _ = self.free.push(index);
-            }
-            return;
+    /// The calling thread ends: the runtime says so on the thread itself. Its own alternate stack is set again, and ours is
+    /// given back.
+    pub fn remove_current(&self, thread: u64) {
+        let tid = current_tid();
+        // It may also be said of another thread.
+        let Some(index) = self.index_of_both(thread, tid) else { return };
+        let Some(slot) = self.shared.threads.get(index as usize) else { return };
+        self.delete_timer_of(index);
+        if give_back_own(slot) {
+            self.release(index, tid);
         }
-        timers.retain(|timer| {
-            if timer.tid != tid {
-                return true;
+    }
+
+    /// The thread is gone, or will be at once.
+    pub fn remove(&self, thread: u64, tid: u32) {
+        let Some(index) = self.index_of_both(thread, tid) else { return };
+        self.delete_timer_of(index);
+        lock(&self.ending).push((index, tid, false));
+    }
+
+    /// Takes back what threads had that are gone by now. Called by one thread only.
+    pub fn reclaim(&self) {
+        let slot = |index: u32| self.shared.threads.get(index as usize);
+        let tid_of = |slot: &ThreadSlot| slot.tid.load(Ordering::SeqCst);
+        let now = clock::monotonic();
+        if now >= self.sweep.load(Ordering::SeqCst) {
+            self.sweep.store(now + SWEEP_INTERVAL, Ordering::SeqCst);
+            let tids = self.shared.threads.iter().map(tid_of).zip(0u32..);
+            let gone: Vec<_> = tids.filter(|&(tid, _)| tid != 0 && is_gone(tid)).collect();
+            lock(&self.ending).extend(gone.into_iter().map(|(tid, index)| (index, tid, true)));
+        }
+        let ending = std::mem::take(&mut *lock(&self.ending));
+        let mut later = Vec::new();
+        for (index, tid, certain) in ending {
+            // It may have done so itself.
+            let Some(slot) = slot(index).filter(|slot| tid_of(slot) == tid) else { continue };
+            if !certain && !is_gone(tid) {
+                later.push((index, tid, false));
+                continue;
             }
-            delete_timer(timer.id);
-            if let Some(slot) = self.shared.threads.get(timer.index as usize) {
-                slot.high.store(0, Ordering::SeqCst);
-                slot.tid.store(0, Ordering::SeqCst);
-                slot.alternate.store(0, Ordering::SeqCst);
+            self.delete_timer_of(index);
+            slot.set.store(false, Ordering::SeqCst);
+            let stack = slot.stack.swap(0, Ordering::SeqCst);
+            if stack != 0 {
+                // SAFETY: who took it out is the one to unmap it, and its thread is gone.
+                unsafe { alternate::unmap_if_mapped(stack) };
             }
-            let _ = self.free.push(timer.index);
-            false
+            self.release(index, tid);
+        }
+        lock(&self.ending).extend(later);
+    }
+
+    /// Lets another thread have a slot whose alternate stack nobody uses.
+    fn release(&self, index: u32, tid: u32) {
+        let Some(slot) = self.shared.threads.get(index as usize) else { return };
+        let stack = slot.stack.swap(0, Ordering::SeqCst);
+        if stack != 0 {
+            // SAFETY: who took it out is the one to unmap it, and it is not set.
+            unsafe { alternate::unmap(stack) };
+        }
+        slot.high.store(0, Ordering::SeqCst);
+        slot.thread.store(0, Ordering::SeqCst);
+        slot.visit.store(VISIT_FAILED, Ordering::SeqCst);
+        if slot.tid.compare_exchange(tid, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+            let _ = self.free.push(index);
+        }
+    }
+
+    fn delete_timer_of(&self, index: u32) {
+        self.timers().retain(|timer| {
+            if timer.index == index {
+                self.delete(timer);
+            }
+            timer.index != index
         });
+    }
+
+    fn delete(&self, timer: &Timer) {
+        if timer.id != NO_TIMER {
+            delete_timer(timer.id);
+            self.room.fetch_add(1, Ordering::SeqCst);
+        }
     }
 
     /// Ends all sampling. Handlers that run meanwhile still finish their samples.
     pub fn disarm(&self) {
         for timer in self.timers().drain(..) {
-            delete_timer(timer.id);
+            self.delete(&timer);
         }
     }
 
+    /// Has all threads set their own alternate stacks again, as far as they can. To be called after [`Self::disarm`].
+    pub fn give_back(&self) {
+        for round in 0..LEAVES {
+            self.reclaim();
+            let asked: Vec<&ThreadSlot> =
+                self.shared.threads.iter().filter(|slot| slot.set.load(Ordering::SeqCst)).collect();
+            // The signal is somebody else's.
+            if asked.is_empty() || self.is_displaced() {
+                return;
+            }
+            if round > 0 {
+                clock::sleep_until(clock::monotonic() + LEAVE_INTERVAL);
+            }
+            asked.iter().for_each(|slot| slot.visit.store(IN_USE, Ordering::SeqCst));
+            ask(&asked, IN_USE, LEAVE, self.at_once());
+        }
+    }
+
+    /// Ends the engine, and frees what nobody can use any more.
+    pub fn stop(mut self) -> Left {
+        self.end()
+    }
+
+    fn end(&mut self) -> Left {
+        self.stopped = true;
+        self.disarm();
+        self.give_back();
+        let mut ignore = empty_action();
+        ignore.sa_sigaction = libc::SIG_IGN;
+        let displaced = self.is_displaced() || {
+            // Ignoring discards what is pending on any thread; without that a late signal would meet the default action, which ends the
+            // process.
+            let was = exchange_action(&ignore);
+            let taken = !is_ours(&was);
+            if taken {
+                exchange_action(&was);
+            }
+            taken
+        };
+        ACTIVE.store(ptr::null_mut(), Ordering::SeqCst);
+        let ended = wait_for_handlers();
+        if !displaced {
+            let was = exchange_action(&self.before);
+            if was.sa_sigaction != libc::SIG_IGN {
+                exchange_action(&was);
+            }
+        }
+        let mut left = Left::default();
+        let (mut free, mut gone) = (Vec::new(), Vec::new());
+        for slot in &self.shared.threads {
+            let (stack, tid) = (slot.stack.load(Ordering::SeqCst), slot.tid.load(Ordering::SeqCst));
+            match slot.set.load(Ordering::SeqCst) {
+                _ if stack == 0 => {}
+                // It was told, and has not come: with no handler under way it never will.
+                false if ended => free.push(stack),
+                true if ended && is_gone(tid) => gone.push(stack),
+                _ => left.stacks += 1,
+            }
+        }
+        // SAFETY: these are set on no thread, and no handler runs that could set one; or the threads are gone.
+        unsafe {
+            free.into_iter().for_each(|stack| alternate::unmap(stack));
+            for stack in gone {
+                alternate::unmap_if_mapped(stack);
+            }
+        }
+        if displaced {
+            left.stays = Some(
+                "another tool has set a handler for SIGPROF meanwhile, which may call the one that was there before",
+            );
+        } else if !ended {
+            left.stays = Some("threads of the program have not returned from signal handlers yet");
+        }
+        if left.stays.is_some() {
+            std::mem::forget(self.held.take());
+            STAYS.store(true, Ordering::SeqCst);
+        }
+        if ended {
+            // SAFETY: no handler runs any more, nor finds it; nobody else does, as the engine goes.
+            unsafe { free_shared(ptr::from_ref(self.shared).cast_mut()) };
+        }
+        left
+    }
+
     fn timers(&self) -> std::sync::MutexGuard<'_, Vec<Timer>> {
-        self.timers.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        lock(&self.timers)
     }
 
     fn arm(&self, index: u32, tid: u32, low: u64, high: u64) -> Option<()> {
@@ -376,75 +669,201 @@ impl SignalEngine {
             self.timers().push(Timer { id: NO_TIMER, index, tid });
             return Some(());
         };
-        let id = create_timer(tid, index)?;
+        let room = |room: usize| room.checked_sub(1);
+        if self.room.fetch_update(Ordering::SeqCst, Ordering::SeqCst, room).is_err() {
+            self.without_timer.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        let Some(id) = create_timer(tid, slot) else {
+            self.room.fetch_add(1, Ordering::SeqCst);
+            return None;
+        };
         // The first tick comes at another point of the interval for each thread.
         let phase = (u64::from(tid).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) % interval;
         let setting =
             libc::itimerspec { it_interval: clock::timespec(interval), it_value: clock::timespec(phase.max(1)) };
         // SAFETY: the timer was just made, and the setting is a local.
         let set = unsafe { libc::syscall(libc::SYS_timer_settime, id, 0, &raw const setting, ptr::null_mut::<u8>()) };
+        let timer = Timer { id, index, tid };
         if set != 0 {
-            delete_timer(id);
+            self.delete(&timer);
             return None;
         }
-        self.timers().push(Timer { id, index, tid });
+        self.timers().push(timer);
         Some(())
     }
 }
 
 impl Drop for SignalEngine {
     fn drop(&mut self) {
-        self.disarm();
-        let mut ignore = empty_action();
-        ignore.sa_sigaction = libc::SIG_IGN;
-        // SAFETY: both actions are valid. Ignoring discards what is pending on any thread; without that a late
-        // signal would meet the default action, which ends the process.
-        unsafe { libc::sigaction(libc::SIGPROF, &ignore, ptr::null_mut()) };
-        ACTIVE.store(ptr::null_mut(), Ordering::SeqCst);
-        wait_for_handlers();
-        // SAFETY: the action that was there before us.
-        unsafe { libc::sigaction(libc::SIGPROF, &self.before, ptr::null_mut()) };
-        // SAFETY: no handler runs any more, and the mapping is ours.
-        unsafe { libc::munmap(self.shared.ring.as_ptr().cast(), self.shared.layout.size()) };
-    }
-}
-
-/// Waits until no handler runs, and no thread can stand at its first instruction: each thread has slept, or has run
-/// on, since the signal is ignored.
-fn wait_for_handlers() {
-    let deadline = clock::monotonic() + 2_000_000_000;
-    let mut tasks = Tasks::default();
-    let mut running: Vec<(u32, u64)> = tasks::all_tids()
-        .into_iter()
-        .filter_map(|tid| tasks.read(tid).filter(|times| times.state == b'R').map(|times| (tid, times.run)))
-        .collect();
-    let own = super::threads::current_tid();
-    running.retain(|(tid, _)| *tid != own);
-    while clock::monotonic() < deadline && (!running.is_empty() || IN_FLIGHT.load(Ordering::SeqCst) != 0) {
-        clock::sleep_until(clock::monotonic() + 500_000);
-        running.retain(|&(tid, run)| tasks.read(tid).is_some_and(|now| now.state == b'R' && now.run == run));
-    }
-}
-
-fn map_ring(layout: &Layout) -> Result<(File, NonNull<u8>), SignalError> {
-    // SAFETY: the name is a C string; the new descriptor is ours alone.
-    let file = unsafe {
-        // The reader seals it against shrinking, so that its own reads cannot fault.
-        let fd = libc::memfd_create(c"clrscope-ring".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
-        if fd < 0 {
-            return Err(system("no memory file"));
+        if !self.stopped {
+            self.end();
         }
-        File::from_raw_fd(fd)
-    };
-    file.set_len(layout.size() as u64).map_err(|source| SignalError::System { what: "memory file", source })?;
-    // Pages are made now: a fault in a handler would be slow, though not wrong.
-    let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
+    }
+}
+
+/// Visits that were prepared.
+#[derive(Debug)]
+pub struct Visits {
+    indices: Vec<u32>,
+}
+
+impl Visits {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.indices.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.indices.is_empty()
+    }
+}
+
+impl ThreadSlot {
+    fn keep_old(&self, stack: &libc::stack_t) {
+        let [start, size] = &self.old;
+        start.store(stack.ss_sp as u64, Ordering::SeqCst);
+        size.store(stack.ss_size as u64, Ordering::SeqCst);
+    }
+
+    fn old(&self) -> libc::stack_t {
+        let [start, size] = &self.old;
+        alternate::of(start.load(Ordering::SeqCst), size.load(Ordering::SeqCst) as usize)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Asks threads for something, some at a time, and waits until each has answered; a thread that waits in the kernel comes at once. Those
+/// that do not come in time may come later.
+fn ask(slots: &[&ThreadSlot], from: u32, to: u32, at_once: usize) {
+    let deadline = clock::monotonic() + VISIT_LIMIT;
+    for some in slots.chunks(at_once.max(1)) {
+        if clock::monotonic() > deadline {
+            return;
+        }
+        for slot in some {
+            let asked = slot.visit.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+            if asked && !send(slot.tid.load(Ordering::SeqCst), slot) {
+                let _ = slot.visit.compare_exchange(to, from, Ordering::SeqCst, Ordering::SeqCst);
+            }
+        }
+        while clock::monotonic() < deadline && some.iter().any(|slot| slot.visit.load(Ordering::SeqCst) == to) {
+            clock::sleep_until(clock::monotonic() + 50_000);
+        }
+    }
+}
+
+/// Sets the calling thread's own alternate stack again, where it has ours, and gives that back. Whether nothing of ours is left.
+fn give_back_own(slot: &ThreadSlot) -> bool {
+    let stack = slot.stack.load(Ordering::SeqCst);
+    if !slot.set.swap(false, Ordering::SeqCst) || stack == 0 {
+        return true;
+    }
+    // From here on no handler sets ours again.
+    let given_back = alternate::own().is_some_and(|now| {
+        // SAFETY: the thread's own, which nobody has unmapped: it would have set another one first.
+        now.ss_sp as u64 != stack || unsafe { alternate::set_own(&slot.old()) }
+    });
+    slot.set.store(!given_back, Ordering::SeqCst);
+    given_back
+}
+
+/// Waits until no handler runs, and no thread stands at its first instruction or behind its last: each thread has slept, or has run
+/// on, since the signal is ignored, and once more since no handler is counted. `false` if that takes too long.
+fn wait_for_handlers() -> bool {
+    let deadline = clock::monotonic() + END_LIMIT;
+    if !have_moved_on(deadline) {
+        return false;
+    }
+    while IN_FLIGHT.load(Ordering::SeqCst) != 0 {
+        if clock::monotonic() > deadline {
+            return false;
+        }
+        clock::sleep_until(clock::monotonic() + 500_000);
+    }
+    have_moved_on(deadline)
+}
+
+/// Waits until each other thread has slept, or used some CPU time.
+fn have_moved_on(deadline: u64) -> bool {
+    let own = current_tid();
+    let mut inside: Vec<(u32, u64)> = tasks::all_tids()
+        .into_iter()
+        .filter(|&tid| tid != own && may_be_inside(tid))
+        .filter_map(|tid| Some((tid, clock::cpu_of(tid)?)))
+        .collect();
+    loop {
+        inside.retain(|&(tid, run)| {
+            clock::cpu_of(tid).is_some_and(|now| now < run.saturating_add(MOVED_ON)) && may_be_inside(tid)
+        });
+        if inside.is_empty() {
+            return true;
+        }
+        if clock::monotonic() > deadline {
+            return false;
+        }
+        clock::sleep_until(clock::monotonic() + 500_000);
+    }
+}
+
+/// Whether a thread may stand in a handler, or just before or behind it: it does, unless it sleeps in a system call, or has ended. One that
+/// waits for a page of memory (`D`) or is stopped (`T`, `t`) may.
+fn may_be_inside(tid: u32) -> bool {
+    match tasks::state_of(tid) {
+        b'S' | b'I' | b'Z' | b'X' => false,
+        b'?' => !is_gone(tid),
+        _ => true,
+    }
+}
+
+/// Frees what handlers use.
+///
+/// # Safety
+/// It came from [`Box::into_raw`], no handler uses it, nor does anybody else from now on.
+unsafe fn free_shared(shared: *mut Shared) {
+    // SAFETY: the caller's contract; the mapping is ours.
+    unsafe {
+        let shared = Box::from_raw(shared);
+        libc::munmap(shared.ring.as_ptr().cast(), shared.layout.size());
+        map::returned(shared.layout.size());
+    }
+}
+
+/// How many signals the user has queued, and how many may be (`SigQ` of proc_pid_status(5)).
+fn queued_signals() -> (u64, u64) {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    parse_queued(&status).unwrap_or((0, 1024))
+}
+
+fn parse_queued(status: &str) -> Option<(u64, u64)> {
+    let (queued, limit) = status.lines().find_map(|line| line.strip_prefix("SigQ:"))?.trim().split_once('/')?;
+    Some((queued.parse().ok()?, limit.parse().ok()?))
+}
+
+fn map_ring(layout: &Layout) -> Result<(Counted<File>, NonNull<u8>), SignalError> {
+    // The reader seals it against shrinking, so that its own reads cannot fault.
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: the name is a C string.
+    let make = || descriptors::keep(unsafe { libc::memfd_create(c"clrscope-ring".as_ptr(), flags) });
+    let refused = |source| SignalError::System { what: "no memory file", source };
+    let file = ledger::descriptor(|| make().map(File::from)).map_err(refused)?;
+    file.set_len(layout.size() as u64).map_err(refused)?;
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    map::count(layout.size()).ok_or_else(|| system("no room for the ring"))?;
+    // Pages come as they are used, so that what the stacks of the program do not need is not charged to it.
     // SAFETY: a new mapping of a file of that length.
-    let ring = unsafe {
-        libc::mmap(ptr::null_mut(), layout.size(), libc::PROT_READ | libc::PROT_WRITE, flags, file.as_raw_fd(), 0)
-    };
+    let ring = unsafe { libc::mmap(ptr::null_mut(), layout.size(), access, libc::MAP_SHARED, file.as_raw_fd(), 0) };
     let ring = if ring == libc::MAP_FAILED { None } else { NonNull::new(ring.cast()) };
-    ring.map(|ring| (file, ring)).ok_or_else(|| system("no room for the ring"))
+    let Some(ring) = ring else {
+        let error = system("no room for the ring");
+        map::returned(layout.size());
+        return Err(error);
+    };
+    Ok((file, ring))
 }
 
 fn empty_action() -> libc::sigaction {
@@ -452,21 +871,46 @@ fn empty_action() -> libc::sigaction {
     unsafe { std::mem::zeroed() }
 }
 
-fn install() -> Result<libc::sigaction, SignalError> {
-    let mut before = empty_action();
+/// Sets the action of the signal, and gives the one before.
+fn exchange_action(new: &libc::sigaction) -> libc::sigaction {
+    let mut was = empty_action();
+    // SAFETY: both actions are valid, and what the new one names stays for as long as it is set.
+    unsafe { libc::sigaction(libc::SIGPROF, new, &mut was) };
+    was
+}
+
+fn current_action() -> libc::sigaction {
+    let mut now = empty_action();
     // SAFETY: asks only.
-    if unsafe { libc::sigaction(libc::SIGPROF, ptr::null(), &mut before) } != 0 {
-        return Err(system("cannot ask for the signal's handler"));
-    }
-    if before.sa_sigaction != libc::SIG_DFL && before.sa_sigaction != libc::SIG_IGN {
-        return Err(SignalError::HandlerTaken);
-    }
+    unsafe { libc::sigaction(libc::SIGPROF, ptr::null(), &mut now) };
+    now
+}
+
+fn is_ours(action: &libc::sigaction) -> bool {
+    action.sa_sigaction == handler as *const () as usize
+}
+
+fn install() -> Result<libc::sigaction, SignalError> {
     let mut ours = empty_action();
     ours.sa_sigaction = handler as *const () as usize;
     // Not on the alternate stack: the handler runs on the stack that it copies. Interrupted calls go on.
     ours.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
-    // SAFETY: the handler has the signature that SA_SIGINFO asks for.
-    if unsafe { libc::sigaction(libc::SIGPROF, &ours, ptr::null_mut()) } != 0 {
+    let free = |action: &libc::sigaction| matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN);
+    let now = current_action();
+    if is_ours(&now) {
+        // Another tool has put it back, which had found it here.
+        return Ok(empty_action());
+    }
+    if !free(&now) {
+        return Err(SignalError::HandlerTaken);
+    }
+    let before = exchange_action(&ours);
+    if !free(&before) {
+        // Set just now.
+        exchange_action(&before);
+        return Err(SignalError::HandlerTaken);
+    }
+    if !is_ours(&current_action()) {
         return Err(system("cannot set the signal's handler"));
     }
     Ok(before)
@@ -483,19 +927,24 @@ struct SigEvent {
     pad: [i32; 11],
 }
 
-fn create_timer(tid: u32, index: u32) -> Option<libc::c_int> {
-    // The kernel's number of a thread's CPU clock (include/linux/posix-timers.h): CPUCLOCK_PERTHREAD | SCHED.
-    let clock = (!(tid as i32) << 3) | 4 | 2;
+fn create_timer(tid: u32, slot: &ThreadSlot) -> Option<libc::c_int> {
+    let clock = clock::cpu_clock(tid);
     let event = SigEvent {
-        value: index as usize,
+        value: ptr::from_ref(slot) as usize,
         signal: libc::SIGPROF,
         notify: libc::SIGEV_THREAD_ID,
         tid: tid as i32,
         pad: [0; 11],
     };
     let mut id: libc::c_int = 0;
+    if !ledger::enter(Resource::Timers, 1) {
+        return None;
+    }
     // SAFETY: both pointers are to locals of the kernel's layout.
     let made = unsafe { libc::syscall(libc::SYS_timer_create, clock, &raw const event, &raw mut id) };
+    if made != 0 {
+        ledger::leave(Resource::Timers, 1);
+    }
     (made == 0).then_some(id)
 }
 
@@ -505,6 +954,7 @@ fn delete_timer(id: libc::c_int) {
     }
     // SAFETY: a system call without pointers.
     unsafe { libc::syscall(libc::SYS_timer_delete, id) };
+    ledger::leave(Resource::Timers, 1);
 }
 
 /// Layout of `siginfo_t` for what the handler reads (asm-generic/siginfo.h, 64 bit): timers have an overrun at 20,
@@ -524,8 +974,8 @@ struct SigInfo {
 const SI_QUEUE: i32 = -1;
 const SI_TIMER: i32 = -2;
 
-/// Sends the visit's signal to a thread, with the number of its slot.
-fn send(tid: u32, index: u32) -> bool {
+/// Sends the visit's signal to a thread, with its slot. `false` if there is no such thread.
+fn send(tid: u32, slot: &ThreadSlot) -> bool {
     // SAFETY: no pointers.
     let (pid, uid) = unsafe { (libc::getpid(), libc::getuid()) };
     let info = SigInfo {
@@ -535,7 +985,7 @@ fn send(tid: u32, index: u32) -> bool {
         pad: 0,
         pid,
         overrun_or_uid: uid as i32,
-        value: index as usize,
+        value: ptr::from_ref(slot) as usize,
         rest: [0; 12],
     };
     // SAFETY: the info is a local of the kernel's layout and size.
@@ -564,51 +1014,16 @@ fn own_stack() -> Option<(u64, u64)> {
     }
 }
 
-/// A new alternate stack, laid out as the runtime lays out its own: a guard page at its low end, both in the bounds
-/// that are told to the kernel.
-fn new_alternate_stack() -> Option<libc::stack_t> {
-    // SAFETY: a new private mapping.
-    let start = unsafe {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
-        libc::mmap(ptr::null_mut(), ALTERNATE_STACK, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
-    };
-    if start == libc::MAP_FAILED {
-        return None;
-    }
-    // SAFETY: the first page of the mapping just made.
-    unsafe { libc::mprotect(start, 4096, libc::PROT_NONE) };
-    Some(libc::stack_t { ss_sp: start, ss_flags: 0, ss_size: ALTERNATE_STACK })
-}
-
-fn is_small(stack: &libc::stack_t) -> bool {
-    // A thread without one never runs a handler on one.
-    stack.ss_flags & libc::SS_DISABLE == 0 && stack.ss_size < ALTERNATE_STACK
-}
-
-/// Swaps the calling thread's alternate stack for a large one. The caller is not on it.
-fn swap_own_alternate_stack() -> Option<()> {
-    let mut old = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: 0, ss_size: 0 };
-    // SAFETY: asks only.
-    if unsafe { libc::sigaltstack(ptr::null(), &mut old) } != 0 || old.ss_flags & libc::SS_ONSTACK != 0 {
-        return None;
-    }
-    if !is_small(&old) {
-        return Some(());
-    }
-    let new = new_alternate_stack()?;
-    // SAFETY: the new stack is mapped, and the thread is on neither. The old one was mapped by the runtime in this
-    // very form, and nothing else points to it.
-    unsafe {
-        if libc::sigaltstack(&new, ptr::null_mut()) != 0 {
-            libc::munmap(new.ss_sp, new.ss_size);
+impl Shared {
+    /// The slot that a signal is about. Other tools send the same signal, with values of their own.
+    fn slot(&self, value: usize) -> Option<&ThreadSlot> {
+        let offset = value.wrapping_sub(self.threads.as_ptr() as usize);
+        if !offset.is_multiple_of(size_of::<ThreadSlot>()) {
             return None;
         }
-        libc::munmap(old.ss_sp, old.ss_size);
+        self.threads.get(offset / size_of::<ThreadSlot>())
     }
-    Some(())
-}
 
-impl Shared {
     /// One of the ring's own counters.
     fn counter(&self, offset: usize) -> &AtomicU64 {
         // SAFETY: the offsets are those of the header, which is 64 bytes large and aligned to a page.
@@ -636,7 +1051,7 @@ unsafe extern "C" fn handler(_signal: libc::c_int, info: *mut libc::siginfo_t, c
 /// Called by the handler only, with what the kernel gave it.
 #[inline]
 unsafe fn handle(shared: &Shared, info: &SigInfo, context: &mut libc::ucontext_t) {
-    let Some(thread) = shared.threads.get(info.value) else { return };
+    let Some(thread) = shared.slot(info.value) else { return };
     match info.code {
         SI_TIMER => {
             let begun = clock::monotonic();
@@ -649,6 +1064,8 @@ unsafe fn handle(shared: &Shared, info: &SigInfo, context: &mut libc::ucontext_t
                 count.fetch_add(1, Ordering::Relaxed);
             }
         }
+        // One that came late: the slot is another thread's.
+        SI_QUEUE if thread.tid.load(Ordering::SeqCst) != current_tid() => {}
         SI_QUEUE if thread.visit.load(Ordering::SeqCst) == NOT_VISITED => {
             // SAFETY: the caller's contract.
             unsafe { visited(thread, context) };
@@ -660,6 +1077,11 @@ unsafe fn handle(shared: &Shared, info: &SigInfo, context: &mut libc::ucontext_t
                 thread.sampled.store(begun, Ordering::SeqCst);
             }
             let _ = thread.visit.compare_exchange(WANTED, VISITED, Ordering::SeqCst, Ordering::SeqCst);
+        }
+        SI_QUEUE if thread.visit.load(Ordering::SeqCst) == LEAVE => {
+            // SAFETY: the caller's contract.
+            let answer = unsafe { leave(thread, context) };
+            thread.visit.store(answer, Ordering::SeqCst);
         }
         // Somebody else's signal: it is not ours to answer, and there was no handler before us.
         _ => {}
@@ -680,45 +1102,16 @@ fn stack_pointer(_context: &libc::ucontext_t) -> u64 {
 /// Sets the large alternate stack again where something has put the small one back.
 fn keep_alternate(thread: &ThreadSlot, context: &mut libc::ucontext_t) {
     let now = context.uc_stack;
-    let large = thread.alternate.load(Ordering::Relaxed);
-    let on_it =
-        (now.ss_sp as u64..(now.ss_sp as u64).wrapping_add(now.ss_size as u64)).contains(&stack_pointer(context));
-    if large != 0 && is_small(&now) && !on_it {
-        context.uc_stack = libc::stack_t { ss_sp: large as *mut libc::c_void, ss_flags: 0, ss_size: ALTERNATE_STACK };
+    if alternate::is_small(&now)
+        && thread.set.load(Ordering::SeqCst)
+        && thread.tid.load(Ordering::SeqCst) == current_tid()
+        && !alternate::range(&now).contains(&stack_pointer(context))
+    {
+        context.uc_stack = alternate::of(thread.stack.load(Ordering::SeqCst), alternate::SIZE);
     }
 }
 
-/// Replaces an alternate stack in what the kernel has saved on it.
-///
-/// The runtime handles a fault in managed code on the thread's own stack, while the signal's frame still lies on the
-/// alternate one. If it returns through that frame, the kernel sets the alternate stack that it finds there
-/// (`restore_altstack`, kernel/signal.c): the small one, and with a timer armed that would be the end of the process.
-///
-/// # Safety
-///
-/// The old stack is the calling thread's, which is not on it.
-unsafe fn replace_saved(old: &libc::stack_t, new: &libc::stack_t) {
-    const GUARD: usize = 4096;
-    let words = old.ss_size.saturating_sub(GUARD) / size_of::<usize>();
-    // SAFETY: behind the guard page all of it is mapped: the kernel writes there.
-    let first = unsafe { old.ss_sp.cast::<u8>().add(GUARD).cast::<usize>() };
-    if !first.is_aligned() {
-        return;
-    }
-    // `stack_t`: address, flags, size (asm-generic/signal.h).
-    for index in 0..words.saturating_sub(2) {
-        // SAFETY: all three words lie in the stack.
-        unsafe {
-            let (address, size) = (first.add(index), first.add(index + 2));
-            if address.read_volatile() == old.ss_sp as usize && size.read_volatile() == old.ss_size {
-                address.write_volatile(new.ss_sp as usize);
-                size.write_volatile(new.ss_size);
-            }
-        }
-    }
-}
-
-/// The one visit: swaps the alternate stack, and tells where the thread's stack is.
+/// The one visit: gives the thread its alternate stack, and tells where the thread's stack is.
 ///
 /// # Safety
 ///
@@ -726,25 +1119,20 @@ unsafe fn replace_saved(old: &libc::stack_t, new: &libc::stack_t) {
 unsafe fn visited(thread: &ThreadSlot, context: &mut libc::ucontext_t) {
     let sp = stack_pointer(context);
     let old = context.uc_stack;
-    let on_it = (old.ss_sp as u64..(old.ss_sp as u64).wrapping_add(old.ss_size as u64)).contains(&sp);
     let mut result = VISITED;
-    if is_small(&old) {
-        match new_alternate_stack() {
-            Some(new) if !on_it => {
-                // The kernel sets this stack as the handler returns. `mmap` and `munmap` are plain system calls.
-                context.uc_stack = new;
-                // The old one is kept, for ever: a thread that throws for a null reference runs on its own stack
-                // again while it still needs what the kernel and the runtime have put there.
-                // SAFETY: the thread's own alternate stack, on which it is not; nobody else uses it.
-                unsafe { replace_saved(&old, &new) };
-                thread.alternate.store(new.ss_sp as u64, Ordering::SeqCst);
-            }
-            Some(new) => {
-                // SAFETY: just made, and nobody's.
-                unsafe { libc::munmap(new.ss_sp, new.ss_size) };
-                result = VISIT_FAILED;
-            }
-            None => result = VISIT_FAILED,
+    if alternate::is_small(&old) {
+        let stack = thread.stack.load(Ordering::SeqCst);
+        if stack == 0 || alternate::range(&old).contains(&sp) {
+            result = VISIT_FAILED;
+        } else {
+            let new = alternate::of(stack, alternate::SIZE);
+            thread.keep_old(&old);
+            // The kernel sets this stack as the handler returns. The old one stays: a thread that throws for a null reference runs
+            // on its own stack again while it still needs what the kernel and the runtime have put there.
+            context.uc_stack = new;
+            // SAFETY: the thread's own alternate stack, on which it is not; nobody else uses it.
+            unsafe { alternate::replace_on_alternate(&old, &new) };
+            thread.set.store(true, Ordering::SeqCst);
         }
     }
     // SAFETY: reads a register, in glibc and in musl.
@@ -752,6 +1140,37 @@ unsafe fn visited(thread: &ThreadSlot, context: &mut libc::ucontext_t) {
     thread.seen_sp.store(sp, Ordering::SeqCst);
     thread.seen_tcb.store(tcb, Ordering::SeqCst);
     thread.visit.store(result, Ordering::SeqCst);
+}
+
+/// Sets the thread's own alternate stack again, if it does not need anything on ours.
+///
+/// # Safety
+///
+/// Called in a handler, with the kernel's context.
+unsafe fn leave(thread: &ThreadSlot, context: &mut libc::ucontext_t) -> u32 {
+    let stack = thread.stack.load(Ordering::SeqCst);
+    if stack == 0 || !thread.set.load(Ordering::SeqCst) {
+        return HAS_LEFT;
+    }
+    let sp = stack_pointer(context);
+    let (low, high) = (thread.low.load(Ordering::SeqCst), thread.high.load(Ordering::SeqCst));
+    if !(low..high).contains(&sp) {
+        return IN_USE;
+    }
+    let (ours, old) = (alternate::of(stack, alternate::SIZE), thread.old());
+    // SAFETY: the thread's own stack, from its stack pointer to its end.
+    unsafe {
+        if alternate::is_in_use(stack, sp, high, &registers(context)) {
+            return IN_USE;
+        }
+        // Other handlers that this one has interrupted would set ours again as they return.
+        alternate::replace_on_own(sp, high, &ours, &old);
+    }
+    if context.uc_stack.ss_sp as u64 == stack {
+        context.uc_stack = old;
+    }
+    thread.set.store(false, Ordering::SeqCst);
+    HAS_LEFT
 }
 
 /// Copies the thread into a free slot of the ring, if it is on its own stack.
@@ -858,10 +1277,10 @@ mod tests {
 
     #[test]
     fn a_burning_thread_is_sampled_in_proportion_to_its_cpu_time() {
-        let _one = ONE.lock().unwrap_or_else(|error| error.into_inner());
+        let _one = lock(&ONE);
         let engine = SignalEngine::start(100).unwrap();
         let tid = current_tid();
-        engine.add_current(tid);
+        engine.add_current(1, tid);
         let mut ticks = 0;
         let mut count = 0;
         for _ in 0..10 {
@@ -870,7 +1289,7 @@ mod tests {
                 assert_eq!(sample.tid, tid);
                 assert!(sample.stack.len() > 256 && sample.stack.len() <= SLOT_STACK as usize);
                 let rip = sample.registers[Register::Rip as usize];
-                assert!(crate::os::maps::mapping_of(rip).unwrap().executable, "{rip:x}");
+                assert!(maps::mapping_of(rip).unwrap().executable, "{rip:x}");
                 assert_ne!(sample.registers[Register::Rsp as usize], 0);
                 ticks += 1 + sample.overrun;
                 count += 1;
@@ -884,46 +1303,61 @@ mod tests {
         // One more may have come since they were taken last.
         assert!((count..=count + 1).contains(&handled), "{handled} handled, {count} taken");
         eprintln!("handler: {median} ns, {handled} times");
-        engine.remove(tid);
+        engine.remove_current(2);
+        assert_eq!(engine.sampled().len(), 1, "that was another thread");
+        engine.remove_current(1);
         burn(50_000_000);
         take(&engine);
         burn(50_000_000);
         assert_eq!(take(&engine).len(), 0);
     }
 
+    /// How many of our alternate stacks are mapped.
+    fn mapped() -> usize {
+        // Each is a guard page and the rest.
+        maps::mappings().iter().filter(|one| one.path.contains("clrscope-stack") && one.end - one.start == 4096).count()
+    }
+
+    fn threads_of(tids: &[u32]) -> Vec<(u64, u32)> {
+        tids.iter().map(|&tid| (u64::from(tid) << 8, tid)).collect()
+    }
+
+    fn visit_all(engine: &SignalEngine, tids: &[u32]) -> Visits {
+        let visits = engine.prepare(&threads_of(tids));
+        engine.visit(&visits);
+        engine.arm_visited(&visits);
+        visits
+    }
+
     #[test]
-    fn threads_that_run_already_are_visited_and_the_small_alternate_stack_goes() {
-        let _one = ONE.lock().unwrap_or_else(|error| error.into_inner());
+    fn threads_that_run_already_are_visited_and_get_their_alternate_stacks_back() {
+        let _one = lock(&ONE);
         let engine = SignalEngine::start(1000).unwrap();
         let (send, receive) = std::sync::mpsc::channel();
-        let stop = std::sync::atomic::AtomicBool::new(false);
+        let stop = AtomicBool::new(false);
+        let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for sleeps in [true, false] {
-                let (send, stop) = (send.clone(), &stop);
+                let (send, stop, ended) = (send.clone(), &stop, &ended);
                 scope.spawn(move || {
+                    let before = alternate::own().unwrap();
                     send.send(current_tid()).unwrap();
                     while !stop.load(Ordering::SeqCst) {
                         if sleeps {
-                            std::thread::sleep(std::time::Duration::from_secs(1));
+                            std::thread::sleep(std::time::Duration::from_millis(100));
                         }
                     }
-                    let mut stack = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: 0, ss_size: 0 };
-                    // SAFETY: asks only.
-                    unsafe { libc::sigaltstack(ptr::null(), &mut stack) };
-                    assert_eq!(stack.ss_size, ALTERNATE_STACK);
-                    // SAFETY: the whole of what the visit mapped, as the runtime would unmap it. The standard library
-                    // does not miss its own.
-                    let before = unsafe {
-                        let none = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
-                        libc::sigaltstack(&none, ptr::null_mut());
-                        libc::munmap(stack.ss_sp, stack.ss_size)
-                    };
-                    assert_eq!(before, 0);
+                    let during = alternate::own().unwrap();
+                    assert_eq!(during.ss_size, alternate::SIZE);
+                    while !ended.load(Ordering::SeqCst) {
+                        std::thread::sleep(std::time::Duration::from_millis(1));
+                    }
+                    let after = alternate::own().unwrap();
+                    assert_eq!((after.ss_sp, after.ss_size), (before.ss_sp, before.ss_size));
                 });
             }
             let tids: Vec<u32> = receive.iter().take(2).collect();
-            let visited = engine.visit(&tids);
-            engine.arm_visited(&visited);
+            let visits = visit_all(&engine, &tids);
             let unsampled = engine.unsampled();
             // As long as it takes the burning one to get to a processor.
             let mut samples = Vec::new();
@@ -934,7 +1368,12 @@ mod tests {
             }
             // First of all, so that the threads end whatever is found.
             stop.store(true, Ordering::SeqCst);
-            assert_eq!((visited.len(), unsampled), (2, 0));
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            let during = mapped();
+            let left = engine.stop();
+            ended.store(true, Ordering::SeqCst);
+            assert_eq!((visits.len(), unsampled, during), (2, 0, 2));
+            assert_eq!((left, mapped(), must_stay()), (Left::default(), 0, false));
             assert!(samples.len() >= 10, "{}", samples.len());
             // The sleeping one uses no CPU time.
             assert!(samples.iter().all(|sample| sample.tid == samples[0].tid && tids.contains(&sample.tid)));
@@ -942,8 +1381,150 @@ mod tests {
     }
 
     #[test]
+    fn alternate_stacks_of_threads_that_end_are_given_back_and_those_of_others_stay() {
+        let _one = lock(&ONE);
+        let engine = SignalEngine::start(1000).unwrap();
+        for says in [true, false] {
+            for _ in 0..20 {
+                // As Go and Rust make them: on the heap.
+                let mut own = vec![7u8; 32 << 10];
+                let start = own.as_mut_ptr() as u64;
+                let tid = std::thread::scope(|scope| {
+                    let thread = scope.spawn(|| {
+                        let before = alternate::own().unwrap();
+                        let heap = alternate::of(start, 32 << 10);
+                        // SAFETY: it lives longer than the thread, and nothing else is on it.
+                        assert!(unsafe { alternate::set_own(&heap) });
+                        engine.add_current(5, current_tid());
+                        burn(2_000_000);
+                        assert_eq!(alternate::own().unwrap().ss_size, alternate::SIZE);
+                        if says {
+                            engine.remove_current(5);
+                            assert_eq!(alternate::own().unwrap().ss_sp as u64, start);
+                            assert_eq!(mapped(), 0);
+                        }
+                        // SAFETY: as the thread had it.
+                        unsafe { alternate::set_own(&before) };
+                        current_tid()
+                    });
+                    thread.join().unwrap()
+                });
+                engine.remove(5, tid);
+                assert!(own.iter().all(|&byte| byte == 7));
+            }
+            let gone = (0..200).any(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                engine.reclaim();
+                mapped() == 0
+            });
+            assert!(gone, "{}", mapped());
+        }
+        assert_eq!((engine.unsampled(), engine.free.len()), (0, THREADS));
+        assert_eq!(engine.stop(), Left::default());
+    }
+
+    #[test]
+    fn at_most_half_of_what_may_be_queued_is_used() {
+        let _one = lock(&ONE);
+        assert_eq!(parse_queued("Threads:\t1\nSigQ:\t12/96365\nSigPnd:\t0\n"), Some((12, 96365)));
+        let (queued, _) = queued_signals();
+        let limit = |soft| {
+            let limit = libc::rlimit { rlim_cur: soft, rlim_max: libc::RLIM_INFINITY };
+            // SAFETY: a valid limit; the hard one stays where it is for root only, and this process ends with its test.
+            unsafe { libc::setrlimit(libc::RLIMIT_SIGPENDING, &limit) }
+        };
+        if limit(queued + 10) != 0 {
+            return;
+        }
+        let engine = SignalEngine::start(100).unwrap();
+        let (send, receive) = std::sync::mpsc::channel();
+        let (stop, wait) = std::sync::mpsc::channel::<()>();
+        let wait = std::sync::Arc::new(Mutex::new(wait));
+        let threads: Vec<_> = (0..8)
+            .map(|_| {
+                let (send, wait) = (send.clone(), std::sync::Arc::clone(&wait));
+                std::thread::spawn(move || {
+                    send.send(current_tid()).unwrap();
+                    let _ = lock(&wait).recv();
+                })
+            })
+            .collect();
+        let tids: Vec<u32> = receive.iter().take(8).collect();
+        visit_all(&engine, &tids);
+        let armed = engine.sampled().len();
+        let (free, without) = (engine.has_room(), engine.without_timer());
+        // A thread that begins now has none either.
+        engine.add_current(1, current_tid());
+        let more = engine.sampled().len();
+        engine.disarm();
+        let room = engine.has_room();
+        drop(stop);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        drop(engine);
+        // Others of the same user may queue signals meanwhile.
+        assert!((1..=5).contains(&armed) && !free && more == armed && room, "{armed} {free} {more}");
+        assert!(without >= 3, "{without}");
+        assert_eq!(limit(queued_signals().0), 0);
+        assert!(matches!(SignalEngine::start(100), Err(SignalError::Queue { .. })));
+    }
+
+    #[test]
+    fn a_handler_that_has_not_returned_keeps_everything() {
+        let _one = lock(&ONE);
+        let engine = SignalEngine::start(100).unwrap();
+        let (shared, ring) = (engine.shared, engine.shared.ring);
+        // As if it was held.
+        IN_FLIGHT.fetch_add(1, Ordering::SeqCst);
+        let left = engine.stop();
+        assert!(left.stays.is_some() && must_stay());
+        // SAFETY: this is what is tested: it is still there.
+        unsafe { ring.as_ptr().write_volatile(1) };
+        assert_eq!(shared.threads.len(), THREADS);
+        IN_FLIGHT.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    #[test]
+    fn a_handler_that_was_set_meanwhile_stays() {
+        let _one = lock(&ONE);
+        unsafe extern "C" fn theirs(_: libc::c_int) {}
+        let engine = SignalEngine::start(1000).unwrap();
+        let tid = current_tid();
+        engine.add_current(1, tid);
+        let mut action = empty_action();
+        action.sa_sigaction = theirs as *const () as usize;
+        let was = exchange_action(&action);
+        assert!(is_ours(&was) && engine.is_displaced());
+        burn(20_000_000);
+        let left = engine.stop();
+        assert!(left.stays.is_some() && must_stay());
+        assert_eq!(current_action().sa_sigaction, theirs as *const () as usize);
+        assert!(matches!(SignalEngine::start(100), Err(SignalError::HandlerTaken)));
+        // They put back what they found, and nobody is hurt; and the next recording uses it.
+        exchange_action(&was);
+        // SAFETY: no pointers.
+        unsafe { libc::raise(libc::SIGPROF) };
+        let engine = SignalEngine::start(1000).unwrap();
+        engine.add_current(1, tid);
+        burn(20_000_000);
+        assert!(!take(&engine).is_empty());
+        engine.stop();
+        assert_eq!(current_action().sa_sigaction, libc::SIG_DFL);
+    }
+
+    #[test]
+    fn signals_of_others_are_nobodys() {
+        let _one = lock(&ONE);
+        let engine = SignalEngine::start(100).unwrap();
+        let base = engine.shared.threads.as_ptr() as usize;
+        assert!(engine.shared.slot(base).is_some());
+        for value in [0, 1, base + 1, base - size_of::<ThreadSlot>(), base + THREADS * size_of::<ThreadSlot>()] {
+            assert!(engine.shared.slot(value).is_none(), "{value:x}");
+        }
+    }
+
+    #[test]
     fn a_foreign_handler_is_left_alone() {
-        let _one = ONE.lock().unwrap_or_else(|error| error.into_inner());
+        let _one = lock(&ONE);
         unsafe extern "C" fn theirs(_: libc::c_int) {}
         let mut action = empty_action();
         action.sa_sigaction = theirs as *const () as usize;
@@ -966,8 +1547,8 @@ mod tests {
 
     #[test]
     fn starting_and_stopping_under_fire_is_safe() {
-        let _one = ONE.lock().unwrap_or_else(|error| error.into_inner());
-        let stop = std::sync::atomic::AtomicBool::new(false);
+        let _one = lock(&ONE);
+        let stop = AtomicBool::new(false);
         let (send, receive) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -980,10 +1561,12 @@ mod tests {
             let tids: Vec<u32> = receive.iter().take(4).collect();
             for _ in 0..30 {
                 let engine = SignalEngine::start(1000).unwrap();
-                engine.arm_visited(&engine.visit(&tids));
+                visit_all(&engine, &tids);
                 std::thread::sleep(std::time::Duration::from_millis(10));
+                assert_eq!(engine.stop().stays, None);
             }
             stop.store(true, Ordering::SeqCst);
+            assert_eq!(mapped(), 0);
         });
     }
 }

@@ -1,9 +1,10 @@
-//! CPU time and state of the threads of this process, from `/proc/self/task`.
+//! CPU time and state of the threads of this process. Nothing stays open: the descriptors are the program's.
 
-use super::threads::{OWN_NAMES, current_tid};
+use super::clock;
+use super::descriptors::read_task;
+use super::threads::{OWN_NAMES, current_tid, is_gone};
+use crate::ledger;
 use std::collections::HashMap;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 
 /// What the kernel says of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,70 +15,64 @@ pub struct TaskTimes {
     pub state: u8,
 }
 
-#[derive(Debug)]
-struct Task {
-    schedstat: File,
-    stat: File,
-}
-
-/// Reads threads again and again through files that stay open: a third of the cost of opening them each time.
+/// Reads threads again and again.
+///
+/// A thread's CPU time is one system call. Its state costs ten times as much, and hardly changes while the thread does not run.
 #[derive(Debug, Default)]
 pub struct Tasks {
-    open: HashMap<u32, Task>,
+    known: HashMap<u32, Known>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    times: TaskTimes,
+    /// How often the state was taken as known since it was read.
+    taken: u8,
 }
 
 impl Tasks {
-    /// Most threads whose files are kept open. Two descriptors each must not use up the target's limit; further
-    /// threads are read by opening and closing.
-    const MAX_OPEN: usize = 256;
+    /// How often the state of a thread that does not run is taken as known. Meanwhile it may be woken, and wait for a CPU.
+    const MOST_TAKEN: u8 = 7;
 
-    /// CPU time and state of a thread; `None` if it has ended, or the kernel was built without scheduler
-    /// statistics.
+    /// CPU time and state of a thread; `None` if it has ended.
     pub fn read(&mut self, tid: u32) -> Option<TaskTimes> {
-        if let Some(task) = self.open.get(&tid) {
-            let times = task.read();
-            if times.is_none() {
-                self.open.remove(&tid);
-            }
-            return times;
+        let Some(run) = clock::cpu_of(tid) else {
+            self.known.remove(&tid);
+            return None;
+        };
+        if let Some(known) = self.known.get_mut(&tid)
+            && known.times.run == run
+            && known.taken < Self::MOST_TAKEN
+        {
+            known.taken += 1;
+            return Some(known.times);
         }
-        let task = Task::open(tid)?;
-        let times = task.read();
-        if times.is_some() && self.open.len() < Self::MAX_OPEN {
-            self.open.insert(tid, task);
+        let times = TaskTimes { run, state: state_of(tid) };
+        if times.state == b'?' && is_gone(tid) {
+            self.known.remove(&tid);
+            return None;
         }
-        times
+        // Not all of them are read at the same tick.
+        let taken = if self.known.contains_key(&tid) { 0 } else { (tid % 8) as u8 };
+        self.known.insert(tid, Known { times, taken });
+        Some(times)
     }
 
-    /// Closes the files of threads that are no longer of interest.
+    /// Forgets threads that are no longer of interest.
     pub fn retain(&mut self, keep: impl Fn(u32) -> bool) {
-        self.open.retain(|tid, _| keep(*tid));
+        self.known.retain(|tid, _| keep(*tid));
     }
 }
 
-impl Task {
-    fn open(tid: u32) -> Option<Self> {
-        Some(Self {
-            schedstat: File::open(format!("/proc/self/task/{tid}/schedstat")).ok()?,
-            stat: File::open(format!("/proc/self/task/{tid}/stat")).ok()?,
-        })
-    }
-
-    fn read(&self) -> Option<TaskTimes> {
-        let mut text = [0; 64];
-        let read = self.schedstat.read_at(&mut text, 0).ok()?;
-        let run = number(text.get(..read)?)?;
-        let mut text = [0; 96];
-        let state = self.stat.read_at(&mut text, 0).ok().and_then(|read| state(text.get(..read)?));
-        Some(TaskTimes { run, state: state.unwrap_or(b'?') })
-    }
+/// State letter of a thread, `?` if it has ended or cannot be read.
+pub fn state_of(tid: u32) -> u8 {
+    read_task(tid, "stat", &mut [0; 96]).and_then(state).unwrap_or(b'?')
 }
 
 /// Sees whether the threads of the program sleep, faster for those that it has seen sleep before.
 #[derive(Debug, Default)]
 pub struct Sleepers {
-    schedstats: HashMap<u32, File>,
-    /// Threads that slept, and how often they had been given a processor until then: if that is the same, they sleep still.
+    /// Threads that slept, and the CPU time that they had used until then: if that is the same, they sleep still.
     slept: HashMap<u32, u64>,
 }
 
@@ -86,48 +81,37 @@ impl Sleepers {
     /// [our own](super::threads::OwnThread).
     pub fn awake(&mut self) -> impl Iterator<Item = u32> + '_ {
         let caller = current_tid();
-        all_tids().into_iter().filter(move |&tid| tid != caller && self.is_awake(tid))
+        let tids = all_tids();
+        // Threads that ended are not listed any more.
+        if self.slept.len() > 2 * tids.len() {
+            self.slept.clear();
+        }
+        tids.into_iter().filter(move |&tid| tid != caller && self.is_awake(tid))
     }
 
     fn is_awake(&mut self, tid: u32) -> bool {
-        let turns = self.turns(tid);
-        if turns.is_some() && self.slept.get(&tid) == turns.as_ref() {
+        // Asked before the state: what it does in between is seen the next time.
+        let Some(run) = clock::cpu_of(tid) else {
+            // It has ended.
+            self.slept.remove(&tid);
+            return false;
+        };
+        if self.slept.get(&tid) == Some(&run) {
             return false;
         }
         let mut text = [0; 96];
-        let read = File::open(format!("/proc/self/task/{tid}/stat")).and_then(|file| file.read_at(&mut text, 0));
-        let Some(text) = read.ok().and_then(|read| text.get(..read)) else {
-            // It has ended.
-            self.schedstats.remove(&tid);
-            self.slept.remove(&tid);
-            return false;
+        let Some(text) = read_task(tid, "stat", &mut text) else {
+            // It has ended, or nobody knows.
+            return !is_gone(tid);
         };
         if is_own(text) {
             return false;
         }
         let awake = matches!(state(text), Some(b'R' | b'D'));
-        if let (false, Some(turns)) = (awake, turns) {
-            self.slept.insert(tid, turns);
+        if !awake {
+            self.slept.insert(tid, run);
         }
         awake
-    }
-
-    /// How often a thread was given a processor, where the kernel counts that.
-    fn turns(&mut self, tid: u32) -> Option<u64> {
-        let opened = match self.schedstats.contains_key(&tid) {
-            true => None,
-            false => File::open(format!("/proc/self/task/{tid}/schedstat")).ok(),
-        };
-        let mut text = [0; 64];
-        let read = self.schedstats.get(&tid).or(opened.as_ref())?.read_at(&mut text, 0).ok()?;
-        if let Some(opened) = opened
-            && self.schedstats.len() < 2 * Tasks::MAX_OPEN
-        {
-            self.schedstats.insert(tid, opened);
-        }
-        let turns = text.get(..read)?.split(|byte| *byte == b' ').nth(2).and_then(number)?;
-        // A kernel that does not count says so: each thread has been given one at least once.
-        (turns != 0).then_some(turns)
     }
 }
 
@@ -135,17 +119,6 @@ impl Sleepers {
 fn is_own(text: &[u8]) -> bool {
     let name = text.iter().position(|&byte| byte == b'(').and_then(|open| text.get(open + 1..));
     name.is_some_and(|name| name.starts_with(OWN_NAMES.as_bytes()))
-}
-
-/// The decimal number that a text begins with.
-fn number(text: &[u8]) -> Option<u64> {
-    let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
-    let mut any = false;
-    let value = digits.fold(0u64, |value, digit| {
-        any = true;
-        value.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'))
-    });
-    any.then_some(value)
 }
 
 /// The state letter of a `stat` line: the first behind the thread's name, which may itself hold parentheses.
@@ -156,13 +129,13 @@ fn state(text: &[u8]) -> Option<u8> {
 
 /// Ids of all threads of this process.
 pub fn all_tids() -> Vec<u32> {
-    let Ok(entries) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
-    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+    let Ok(mut entries) = ledger::descriptor(|| std::fs::read_dir("/proc/self/task")) else { return Vec::new() };
+    entries.by_ref().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// The command line of this process.
 pub fn command_line() -> Vec<String> {
-    let bytes = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    let bytes = ledger::read("/proc/self/cmdline").unwrap_or_default();
     let mut arguments: Vec<_> =
         bytes.split(|&byte| byte == 0).map(|a| String::from_utf8_lossy(a).into_owned()).collect();
     if arguments.last().is_some_and(String::is_empty) {
@@ -180,14 +153,14 @@ mod tests {
         let mut tasks = Tasks::default();
         let before = tasks.read(current_tid()).unwrap();
         assert_eq!(before.state, b'R');
-        let end = crate::os::clock::thread_cpu() + 20_000_000;
-        while crate::os::clock::thread_cpu() < end {}
+        let end = clock::thread_cpu() + 20_000_000;
+        while clock::thread_cpu() < end {}
         let after = tasks.read(current_tid()).unwrap();
         assert!(after.run > before.run, "{before:?} {after:?}");
     }
 
     #[test]
-    fn a_thread_that_ended_is_none_and_is_closed() {
+    fn a_thread_that_ended_is_none_and_is_forgotten() {
         let (send, receive) = std::sync::mpsc::channel();
         let (go, wait) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
@@ -206,7 +179,68 @@ mod tests {
             tasks.read(tid).is_none()
         });
         assert!(gone);
-        assert!(tasks.open.is_empty());
+        assert!(tasks.known.is_empty());
+    }
+
+    #[test]
+    fn the_state_of_a_thread_that_does_not_run_is_read_now_and_then() {
+        let (send, receive) = std::sync::mpsc::channel();
+        let (go, wait) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            send.send(current_tid()).unwrap();
+            let _ = wait.recv();
+        });
+        let tid = receive.recv().unwrap();
+        let mut tasks = Tasks::default();
+        let sleeps = (0..1000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            tasks.read(tid).unwrap().state == b'S'
+        });
+        assert!(sleeps);
+        // As if it had waited for a processor when it was last read.
+        let mut known = Known { taken: 0, ..tasks.known[&tid] };
+        known.times.state = b'R';
+        tasks.known.insert(tid, known);
+        let states: Vec<u8> = (0..8).map(|_| tasks.read(tid).unwrap().state).collect();
+        assert_eq!(states, *b"RRRRRRRS");
+        drop(go);
+        thread.join().unwrap();
+    }
+
+    /// What a tick costs with a thousand threads: `cargo nextest run -p agent a_thousand_threads --run-ignored all --no-capture`.
+    #[test]
+    #[ignore = "measures"]
+    fn a_thousand_threads_are_read() {
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let (send, receive) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let waits: Vec<_> = (0..1000)
+                .map(|_| {
+                    let (send, stop) = (send.clone(), &stop);
+                    scope.spawn(move || {
+                        send.send(current_tid()).unwrap();
+                        while !stop.load(std::sync::atomic::Ordering::SeqCst) {
+                            std::thread::park();
+                        }
+                    })
+                })
+                .collect();
+            let tids: Vec<u32> = receive.iter().take(1000).collect();
+            let mut tasks = Tasks::default();
+            for round in 0..20 {
+                let begun = clock::monotonic();
+                let read = tids.iter().filter(|&&tid| tasks.read(tid).is_some()).count();
+                eprintln!("round {round}: {read} threads in {} us", (clock::monotonic() - begun) / 1000);
+            }
+            let mut sleepers = Sleepers::default();
+            for round in 0..5 {
+                let begun = clock::monotonic();
+                let awake = sleepers.awake().count();
+                eprintln!("round {round}: {awake} awake in {} us", (clock::monotonic() - begun) / 1000);
+            }
+            stop.store(true, std::sync::atomic::Ordering::SeqCst);
+            waits.iter().for_each(|thread| thread.thread().unpark());
+        });
     }
 
     #[test]
@@ -255,8 +289,6 @@ mod tests {
         assert_eq!(state(b"12 (a) b) S 1 2 3"), Some(b'S'));
         assert_eq!(state(b"12 (a)"), None);
         assert!(is_own(b"12 (clrscope-rejit) S") && !is_own(b"12 (my clrscope-x) S"));
-        assert_eq!(number(b"17 5 6\n"), Some(17));
-        assert_eq!(number(b""), None);
     }
 
     #[test]

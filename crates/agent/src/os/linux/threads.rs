@@ -5,23 +5,28 @@
 //! that has one. On our own threads the standard library may be used freely: they end before the runtime
 //! unloads the library.
 
-use std::cell::Cell;
+use crate::ledger::{self, Held};
 use std::ffi::{CString, c_void};
 use std::io;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use wire::Resource;
 
+/// Signals of faults of the thread itself.
+const FAULTS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
 /// Bytes of stack of an own thread.
 const STACK_SIZE: usize = 512 << 10;
 /// What the names of all own threads begin with.
 pub const OWN_NAMES: &str = "clrscope-";
 
-thread_local! {
-    // Asked on threads of the target too, so it has no destructor.
-    static OWN: Cell<bool> = const { Cell::new(false) };
-}
+/// Ids of the agent's own threads. Not a thread-local: the C library allocates those on first use, and ends the process
+/// where there is no memory.
+static OWN: [AtomicU32; Resource::Threads.budget() as usize] =
+    [const { AtomicU32::new(0) }; Resource::Threads.budget() as usize];
 
 /// Whether the caller is one of the agent's own threads.
 pub fn is_own() -> bool {
-    OWN.try_with(Cell::get).unwrap_or(false)
+    let tid = current_tid();
+    OWN.iter().any(|own| own.load(SeqCst) == tid)
 }
 
 /// Whether a thread of this process has ended.
@@ -35,6 +40,7 @@ pub fn is_gone(tid: u32) -> bool {
 #[derive(Debug)]
 pub struct OwnThread {
     handle: libc::pthread_t,
+    _held: Held,
 }
 
 // SAFETY: a thread's handle may be joined and compared from any thread (POSIX); only its type, a pointer on musl, keeps
@@ -51,17 +57,23 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
     let start = unsafe { Box::from_raw(start.cast::<Start>()) };
     // SAFETY: the name is a C string that lives until after the call.
     unsafe { libc::prctl(libc::PR_SET_NAME, start.name.as_ptr(), 0, 0, 0) };
-    let _ = OWN.try_with(|own| own.set(true));
+    let tid = current_tid();
+    // There are as many places as there may be threads.
+    let place = OWN.iter().find(|own| own.compare_exchange(0, tid, SeqCst, SeqCst).is_ok());
     let body = start.body;
     // A panic must not leave through `pthread_create`'s frame. What panicked has said so in the log.
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+    if let Some(place) = place {
+        place.store(0, SeqCst);
+    }
     std::ptr::null_mut()
 }
 
 impl OwnThread {
-    /// Starts a thread with all signals blocked, so that no handler of the application ever runs on it.
+    /// Starts a thread with all signals blocked, so that no handler of the application ever runs on it, but for [`FAULTS`].
     /// The name is cut at 15 bytes by the kernel; it begins with [`OWN_NAMES`].
     pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Self> {
+        let held = ledger::take(Resource::Threads, 1).ok_or_else(|| io::Error::from_raw_os_error(libc::EAGAIN))?;
         let name = CString::new(name).unwrap_or_default();
         let start = Box::into_raw(Box::new(Start { name, body: Box::new(body) }));
         let result = create(start.cast());
@@ -69,7 +81,7 @@ impl OwnThread {
             // SAFETY: no thread was made, so the box is still ours alone.
             drop(unsafe { Box::from_raw(start) });
         }
-        result.map(|handle| Self { handle })
+        result.map(|handle| Self { handle, _held: held })
     }
 
     /// Waits until the thread has ended.
@@ -99,6 +111,11 @@ fn create(start: *mut c_void) -> io::Result<libc::pthread_t> {
         check(libc::pthread_attr_init(attributes))?;
         libc::pthread_attr_setstacksize(attributes, STACK_SIZE);
         libc::sigfillset(all.as_mut_ptr());
+        // A fault of ours shall reach the runtime's handler, which says what happened and writes a dump: while it is blocked the
+        // kernel ends the process without a word.
+        for fault in FAULTS {
+            libc::sigdelset(all.as_mut_ptr(), fault);
+        }
         // A new thread inherits the mask: blocking here leaves no moment in which a signal could hit it.
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
         let created = check(libc::pthread_create(handle.as_mut_ptr(), attributes, run, start));
@@ -135,6 +152,7 @@ mod tests {
         // SIGPROF among them; SIGKILL and SIGSTOP cannot be blocked.
         assert_ne!(blocked & (1 << (libc::SIGPROF - 1)), 0, "{blocked:x}");
         assert_ne!(blocked & (1 << (libc::SIGTERM - 1)), 0, "{blocked:x}");
+        assert!(FAULTS.iter().all(|fault| blocked & (1 << (fault - 1)) == 0), "{blocked:x}");
     }
 
     #[test]

@@ -81,6 +81,32 @@ pub fn send(_pid: u32, _signal: Signal) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
+/// Whether the end of the terminal is to be ignored: nobody tells of it here.
+pub fn hangup_is_ignored() -> bool {
+    true
+}
+
+/// Whether the other end of a terminal or pipe is gone; not known here.
+pub fn hung_up<T>(_stream: &T) -> bool {
+    false
+}
+
+/// There is no such limit here.
+pub fn survive_file_limit() {}
+
+/// Whether more text can be written to a stream without waiting for its reader; not known here.
+pub fn takes_text<T>(_stream: &T) -> bool {
+    true
+}
+
+/// Ends the process as the signal does where nobody handles it.
+pub fn die_of(signal: Signal) {
+    if let Some((_, number)) = NUMBERS.iter().find(|(known, _)| *known == signal) {
+        // It fails for signals that nobody can handle, which are not among these.
+        let _ = low_level::emulate_default_handler(*number);
+    }
+}
+
 /// Whether the terminal sends Ctrl-C to our children as well. A console sends it to all its processes.
 pub fn in_foreground() -> bool {
     true

@@ -1,12 +1,17 @@
 //! Signals and terminals of Unix.
 
 use super::Signal;
-use rustix::process::{Pid, Signal as Number, getpgrp, kill_process};
-use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2},
-    iterator::{Handle, Signals},
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, Signal as Number, getpgrp, kill_process},
 };
-use std::{fs, io, thread::JoinHandle};
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ},
+    flag,
+    iterator::{Handle, Signals},
+    low_level,
+};
+use std::{fs, io, os::fd::AsFd, sync::Arc, thread::JoinHandle};
 
 const NUMBERS: [(Signal, i32, Number); 6] = [
     (Signal::Interrupt, SIGINT, Number::INT),
@@ -56,6 +61,40 @@ impl Drop for SignalWatch {
             // A panic of it has been told by the hook.
             let _ = thread.join();
         }
+    }
+}
+
+/// Whether SIGHUP was ignored when clrscope started (`nohup`): then the end of its terminal is none of its business.
+pub fn hangup_is_ignored() -> bool {
+    was_ignored(SIGHUP)
+}
+
+/// Whether the other end of a terminal or pipe is gone. False for what has no other end.
+pub fn hung_up(stream: &impl AsFd) -> bool {
+    let mut polled = [PollFd::new(stream, PollFlags::empty())];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0)
+        && polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
+}
+
+/// Writing more than `ulimit -f` allows becomes an error, instead of the end of this program amid a recording.
+pub fn survive_file_limit() {
+    // Where that cannot be had, the limit does what it always does.
+    let _ = flag::register(SIGXFSZ, Arc::default());
+}
+
+/// Whether more text can be written to a stream without waiting for its reader.
+pub fn takes_text(stream: &impl AsFd) -> bool {
+    let mut polled = [PollFd::new(stream, PollFlags::OUT)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut polled, Some(&at_once)).map_or(true, |ready| ready > 0)
+}
+
+/// Ends the process as the signal does where nobody handles it.
+pub fn die_of(signal: Signal) {
+    if let Some((_, number, _)) = NUMBERS.iter().find(|(known, ..)| *known == signal) {
+        // It fails for signals that nobody can handle, which are not among these.
+        let _ = low_level::emulate_default_handler(*number);
     }
 }
 

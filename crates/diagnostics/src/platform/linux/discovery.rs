@@ -8,6 +8,7 @@ use super::executable::{self, Executable};
 use super::proc::{self, Stat, Status};
 use crate::process::{FLOOR, assembly_in_arguments, file_name, major_minor};
 use crate::{DotnetProcess, Error, HResult, Hosting, Obstacle, Port};
+use rootfs::Root;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
@@ -21,13 +22,16 @@ use std::time::{Duration, Instant, SystemTime};
 /// Whether the system tells which process listens at a socket.
 pub const CHECKS_PEER: bool = true;
 
+/// Most entries of a folder for temporary files that are looked at.
+const MAX_ENTRIES: usize = 100_000;
+
 /// Runtimes that are asked at the same time.
 const PROBES: usize = 16;
 
 /// A file that may be a diagnostic socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Socket {
-    path: PathBuf,
+    name: OsString,
     /// Process id in the name.
     ns_pid: u32,
     /// Start time in the name.
@@ -138,17 +142,24 @@ impl Machine {
         let seen_executable = proc::executable(pid).ok();
         let temp_dir = temp_dir(pid, &environ);
         let mount_namespace = proc::namespace(pid, "mnt").ok();
-        let root = fs::read_link(format!("/proc/{pid}/root")).ok();
+        let root_path = fs::read_link(format!("/proc/{pid}/root")).ok();
+        let root = Root::of_process(pid).ok();
         let directory = proc::root_path(pid, &temp_dir);
         let listed = self
             .sockets
-            .entry((mount_namespace.clone(), root, temp_dir.clone()))
-            .or_insert_with(|| list_sockets(&directory));
+            .entry((mount_namespace.clone(), root_path.clone(), temp_dir.clone()))
+            .or_insert_with(|| list_sockets(root.as_ref(), &temp_dir));
         let ns_pid = status.ns_pids.last().copied().unwrap_or(pid);
         // The files were listed under some process's root that may be another one's, and that may be gone.
-        let sockets: Vec<PathBuf> = sockets_of(listed, ns_pid, stat.start_ticks)
-            .filter_map(|socket| Some(directory.join(socket.path.file_name()?)))
-            .collect();
+        let modified = |socket: &Socket| root.as_ref()?.modified(&temp_dir.join(&socket.name)).ok();
+        let own = sockets_of(listed, ns_pid, stat.start_ticks, modified);
+        let mut sockets: Vec<PathBuf> = own.map(|socket| directory.join(&socket.name)).collect();
+        // One that has changed its root since still listens where it did before.
+        let jail = root_path.filter(|root| root != Path::new("/"));
+        if jail.is_some() && mount_namespace == self.own_mount_namespace {
+            let bound = bound_socket(pid, ns_pid).filter(|path| fs::symlink_metadata(path).is_ok());
+            sockets.extend(bound);
+        }
 
         let maps = proc::maps(pid).unwrap_or_default();
         let library = maps
@@ -164,11 +175,11 @@ impl Machine {
             }
             return Ok(Look::Other { name: short_name(&stat, &args, seen_executable.as_deref()), obstacle: None });
         }
-        let runtime_version = library.and_then(|seen| executable::runtime_version(seen, &proc::root_path(pid, seen)));
+        let runtime_version = library.and_then(|seen| executable::runtime_version(seen, root.as_ref()));
         let contained =
             mount_namespace != self.own_mount_namespace || proc::namespace(pid, "pid").ok() != self.own_pid_namespace;
         let obstacle =
-            obstacle(pid, &stat, &status, hosting, &environ, &sockets, runtime_version.as_deref(), &temp_dir);
+            obstacle(pid, &stat, &status, hosting, &environ, &sockets, runtime_version.as_deref(), &temp_dir, jail);
         Ok(Look::Dotnet(Box::new(Found {
             process: DotnetProcess {
                 pid,
@@ -204,7 +215,7 @@ impl Machine {
         let ns_pid = status.ns_pids.last().copied().unwrap_or(pid);
         let temp_dir = PathBuf::from("/tmp");
         // A socket with its id and its start time can only be its own.
-        let listed = list_sockets(&temp_dir);
+        let listed = list_sockets(Root::own().ok().as_ref(), &temp_dir);
         let has_socket = listed.iter().any(|socket| (socket.ns_pid, socket.start_ticks) == (ns_pid, stat.start_ticks));
         let hosted = args.first().is_some_and(|program| file_name(program) == "dotnet");
         if !has_socket && !hosted {
@@ -259,6 +270,7 @@ fn obstacle(
     sockets: &[PathBuf],
     runtime_version: Option<&str>,
     temp_dir: &Path,
+    jail: Option<PathBuf>,
 ) -> Option<Obstacle> {
     if hosting == Some(Hosting::NativeAot) {
         return Some(Obstacle::NativeAot);
@@ -278,7 +290,10 @@ fn obstacle(
         return Some(Obstacle::Disabled { variable });
     }
     if let Some(path) = bound_socket(pid, status.ns_pids.last().copied().unwrap_or(pid)) {
-        return Some(Obstacle::SocketRemoved { path });
+        return Some(match jail {
+            Some(root) => Obstacle::Chrooted { root, path },
+            None => Obstacle::SocketRemoved { path },
+        });
     }
     Some(Obstacle::NoSocket { directory: temp_dir.to_owned() })
 }
@@ -327,12 +342,11 @@ fn temp_dir(pid: u32, environ: &[(OsString, OsString)]) -> PathBuf {
 }
 
 /// All files in a directory whose name is that of a diagnostic socket.
-fn list_sockets(directory: &Path) -> Vec<Socket> {
-    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
-    let sockets = entries.filter_map(|entry| {
-        let entry = entry.ok()?;
-        let (ns_pid, start_ticks) = parse_socket_name(entry.file_name().to_str()?)?;
-        Some(Socket { path: entry.path(), ns_pid, start_ticks })
+fn list_sockets(root: Option<&Root>, directory: &Path) -> Vec<Socket> {
+    let entries = root.and_then(|root| root.entries(directory, MAX_ENTRIES).ok()).unwrap_or_default();
+    let sockets = entries.into_iter().filter_map(|name| {
+        let (ns_pid, start_ticks) = parse_socket_name(name.to_str()?)?;
+        Some(Socket { name, ns_pid, start_ticks })
     });
     sockets.collect()
 }
@@ -345,14 +359,15 @@ fn parse_socket_name(name: &str) -> Option<(u32, u64)> {
 
 /// The sockets that may be a process's: the one with its start time first, then the newest. A process in a time
 /// namespace names its start differently than we see it.
-fn sockets_of(sockets: &[Socket], ns_pid: u32, start_ticks: u64) -> impl Iterator<Item = &Socket> {
+fn sockets_of(
+    sockets: &[Socket],
+    ns_pid: u32,
+    start_ticks: u64,
+    modified: impl Fn(&Socket) -> Option<SystemTime>,
+) -> impl Iterator<Item = &Socket> {
     let mut candidates: Vec<&Socket> = sockets.iter().filter(|socket| socket.ns_pid == ns_pid).collect();
     // Asked for these alone: processes that were killed may have left thousands.
-    let modified = |path: &Path| fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
-    candidates.sort_by_cached_key(|socket| {
-        let modified = modified(&socket.path).unwrap_or(SystemTime::UNIX_EPOCH);
-        (socket.start_ticks != start_ticks, std::cmp::Reverse(modified))
-    });
+    candidates.sort_by_cached_key(|socket| (socket.start_ticks != start_ticks, std::cmp::Reverse(modified(socket))));
     // More than a few are leftovers.
     candidates.into_iter().take(4)
 }
@@ -464,8 +479,10 @@ mod tests {
         for (ns_pid, start_ticks, age) in [(1, 5, 1), (1, 7, 3), (1, 6, 2), (2, 5, 9)] {
             socket(ns_pid, start_ticks, age);
         }
-        let all = list_sockets(folder.path());
-        let order = |start| sockets_of(&all, 1, start).map(|socket| socket.start_ticks).collect::<Vec<_>>();
+        let all = list_sockets(Root::own().ok().as_ref(), folder.path());
+        let root = Root::own().unwrap();
+        let modified = |socket: &Socket| root.modified(&folder.path().join(&socket.name)).ok();
+        let order = |start| sockets_of(&all, 1, start, modified).map(|socket| socket.start_ticks).collect::<Vec<_>>();
         assert_eq!(order(5), [5, 7, 6]);
         assert_eq!(order(1), [7, 6, 5]);
     }

@@ -3,8 +3,8 @@
 use crate::Hosting;
 use object::read::elf::{ElfFile32, ElfFile64};
 use object::{Architecture, Object, ObjectSection, ReadCache};
-use std::fs::{self, File};
-use std::io::{BufReader, Read};
+use rootfs::Root;
+use std::io::BufReader;
 use std::path::Path;
 
 /// What an ELF executable is.
@@ -19,9 +19,15 @@ pub struct Executable {
 /// Largest table of names that is searched: exports of a single-file host take some kilobytes.
 const MAX_NAMES: u64 = 8 << 20;
 
-/// Looks at an executable; anything that is no ELF file has nothing to tell.
+/// Largest executable that is looked at: single-file applications take some hundred megabytes.
+const MAX_FILE: u64 = 2 << 30;
+
+/// Most entries of the folder of a self-contained application.
+const MAX_ENTRIES: usize = 10_000;
+
+/// Looks at an executable at a path of ours, such as `/proc/<pid>/exe`; anything that is no ELF file has nothing to tell.
 pub fn inspect(path: &Path) -> Executable {
-    let Ok(file) = File::open(path) else { return Executable::default() };
+    let Ok(file) = rootfs::open_at(path, MAX_FILE) else { return Executable::default() };
     // Reads only what is asked for.
     let cache = ReadCache::new(BufReader::with_capacity(512, file));
     if let Ok(elf) = ElfFile64::<object::Endianness, _>::parse(&cache) {
@@ -60,23 +66,22 @@ fn has_name(names: &[u8], name: &[u8]) -> bool {
     names.split(|&byte| byte == 0).any(|entry| entry == name)
 }
 
-/// The version of the runtime whose library is at `seen` in the process, found behind `found`.
+/// The version of the runtime whose library is at `seen` in the process that has this root.
 ///
 /// A shared framework stands in a folder named by its version; a self-contained application lists it in its
 /// `deps.json`.
-pub fn runtime_version(seen: &Path, found: &Path) -> Option<String> {
+pub fn runtime_version(seen: &Path, root: Option<&Root>) -> Option<String> {
     let folder = seen.parent()?;
     let version = folder.file_name()?.to_str()?;
     if folder.parent()?.file_name()? == "Microsoft.NETCore.App" && crate::process::major_minor(version).is_some() {
         return Some(version.to_owned());
     }
-    let files = fs::read_dir(found.parent()?).ok()?.filter_map(Result::ok);
-    let lists = files.filter(|entry| entry.file_name().to_string_lossy().ends_with(".deps.json"));
-    lists.take(8).find_map(|entry| {
+    let entries = root?.entries(folder, MAX_ENTRIES).ok()?;
+    let lists = entries.iter().filter(|name| name.to_string_lossy().ends_with(".deps.json"));
+    lists.take(8).find_map(|name| {
         /// Lists of big applications take some hundred kilobytes.
         const MAX_LIST: u64 = 4 << 20;
-        let mut text = Vec::new();
-        File::open(entry.path()).ok()?.take(MAX_LIST).read_to_end(&mut text).ok()?;
+        let text = root?.read(&folder.join(name), MAX_LIST).ok()?;
         version_in_list(&String::from_utf8_lossy(&text))
     })
 }
@@ -115,7 +120,7 @@ mod tests {
 
     #[test]
     fn versions_in_paths() {
-        let version = |path: &str| runtime_version(Path::new(path), Path::new("/nowhere/x"));
+        let version = |path: &str| runtime_version(Path::new(path), Root::own().ok().as_ref());
         assert_eq!(version("/d/shared/Microsoft.NETCore.App/3.1.23/libcoreclr.so").as_deref(), Some("3.1.23"));
         assert_eq!(version("/srv/app/libcoreclr.so"), None);
     }

@@ -27,11 +27,6 @@ impl Stream {
     pub fn set_idle_limit(&mut self, _: Duration) {
         match *self {}
     }
-
-    /// Never called.
-    pub fn shutdown(&self) {
-        match *self {}
-    }
 }
 
 impl Read for Stream {

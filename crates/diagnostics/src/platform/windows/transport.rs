@@ -75,9 +75,6 @@ impl Stream {
         self.limit = Limit::Deadline(deadline);
     }
 
-    /// Nothing to do: the pipe closes when the thread that serves it sees that nobody waits.
-    pub fn shutdown(&self) {}
-
     fn request(&self, request: Request) -> io::Result<()> {
         self.requests.send(request).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }

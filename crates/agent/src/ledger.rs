@@ -1,0 +1,208 @@
+//! The ledger: what this library holds in the target.
+//!
+//! Everything that is taken from the target is counted here, against the budgets of [`wire::Resource`], and is returned by
+//! dropping what [`take`] gave. The ledger belongs to the library, not to a session: several sessions may follow each other.
+//! Callbacks and signal handlers may use it: it consists of atomic numbers.
+
+use std::fs::File;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
+use wire::{Resource, ResourceUse};
+
+/// One resource.
+struct Account {
+    held: AtomicU64,
+    highest: AtomicU64,
+    refused: AtomicU64,
+}
+
+const RESOURCES: usize = Resource::ALL.len();
+static ACCOUNTS: [Account; RESOURCES] =
+    [const { Account { held: AtomicU64::new(0), highest: AtomicU64::new(0), refused: AtomicU64::new(0) } }; RESOURCES];
+
+fn account(resource: Resource) -> Option<&'static Account> {
+    ACCOUNTS.get(resource as usize)
+}
+
+/// Takes so much of a resource; `None` if that would exceed its budget.
+pub fn take(resource: Resource, amount: u64) -> Option<Held> {
+    enter(resource, amount).then(|| Held { resource, amount })
+}
+
+/// Takes without a guard: whoever does must [`leave`] once. For what handlers take, and for what is kept by number.
+pub fn enter(resource: Resource, amount: u64) -> bool {
+    let Some(account) = account(resource) else { return false };
+    let fits = |held: u64| held.checked_add(amount).filter(|held| *held <= resource.budget());
+    match account.held.fetch_update(SeqCst, Relaxed, fits) {
+        Ok(before) => {
+            account.highest.fetch_max(before + amount, Relaxed);
+            true
+        }
+        Err(_) => {
+            account.refused.fetch_add(1, Relaxed);
+            false
+        }
+    }
+}
+
+/// Returns what [`enter`] took.
+pub fn leave(resource: Resource, amount: u64) {
+    if let Some(account) = account(resource) {
+        // More than there is means that something is returned twice: the account stays at zero.
+        let _ = account.held.fetch_update(SeqCst, Relaxed, |held| Some(held.saturating_sub(amount)));
+    }
+}
+
+/// Sets how much of a resource is held, where it is not taken piece by piece.
+pub fn set(resource: Resource, amount: u64) {
+    if let Some(account) = account(resource) {
+        account.held.store(amount, SeqCst);
+        account.highest.fetch_max(amount, Relaxed);
+    }
+}
+
+/// How much of a resource is held.
+pub fn held(resource: Resource) -> u64 {
+    match resource {
+        Resource::HeapBytes => crate::heap_memory::held(),
+        _ => account(resource).map_or(0, |account| account.held.load(SeqCst)),
+    }
+}
+
+/// All resources that are or were in use.
+pub fn report() -> Vec<ResourceUse> {
+    let heap = (crate::heap_memory::held(), crate::heap_memory::highest());
+    let all = Resource::ALL.iter().zip(&ACCOUNTS).map(|(&resource, account)| match resource {
+        Resource::HeapBytes => {
+            ResourceUse { resource, held: heap.0, highest: heap.1, refused: crate::heap_memory::refused() }
+        }
+        _ => ResourceUse {
+            resource,
+            held: account.held.load(SeqCst),
+            highest: account.highest.load(Relaxed),
+            refused: account.refused.load(Relaxed),
+        },
+    });
+    all.filter(|used| used.highest != 0 || used.refused != 0).collect()
+}
+
+/// A new session begins: highest marks count from now on.
+pub fn restart() {
+    for account in &ACCOUNTS {
+        account.highest.store(account.held.load(SeqCst), Relaxed);
+        account.refused.store(0, Relaxed);
+    }
+    crate::heap_memory::restart();
+}
+
+/// Something that was taken; dropping it returns it.
+#[derive(Debug)]
+#[must_use]
+pub struct Held {
+    resource: Resource,
+    amount: u64,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        leave(self.resource, self.amount);
+    }
+}
+
+/// A value with what it holds. The value is dropped first.
+#[derive(Debug)]
+pub struct Counted<T> {
+    value: T,
+    _held: Held,
+}
+
+impl<T> Counted<T> {
+    /// A value that was made after `held` was taken.
+    pub fn new(value: T, held: Held) -> Self {
+        Self { value, _held: held }
+    }
+}
+
+impl<T> Deref for Counted<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> DerefMut for Counted<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
+/// Makes something with a file descriptor of its own.
+///
+/// # Errors
+/// As `make` says, or "too many open files" where the budget is used up.
+pub fn descriptor<T>(make: impl FnOnce() -> io::Result<T>) -> io::Result<Counted<T>> {
+    let held = take(Resource::Descriptors, 1).ok_or_else(|| io::Error::from_raw_os_error(libc::EMFILE))?;
+    Ok(Counted::new(make()?, held))
+}
+
+/// Opens a file to read it.
+///
+/// # Errors
+/// As [`File::open`], or "too many open files" where the budget is used up.
+pub fn open(path: impl AsRef<std::path::Path>) -> io::Result<Counted<File>> {
+    descriptor(|| File::open(path))
+}
+
+/// Reads a file of `/proc` whole.
+///
+/// # Errors
+/// As [`open`], and "out of memory".
+pub fn read(path: impl AsRef<std::path::Path>) -> io::Result<Vec<u8>> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    open(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    /// No other test takes event sessions.
+    const RESOURCE: Resource = Resource::EventSessions;
+
+    #[test]
+    fn what_is_taken_is_bounded_counted_and_returned() {
+        let first = take(RESOURCE, 1).unwrap();
+        let second = take(RESOURCE, 1).unwrap();
+        assert!(take(RESOURCE, 1).is_none(), "the budget is two");
+        assert!(take(RESOURCE, u64::MAX).is_none());
+        assert_eq!(held(RESOURCE), 2);
+        drop((first, second));
+        assert_eq!(held(RESOURCE), 0);
+        let used = |report: Vec<ResourceUse>| report.into_iter().find(|used| used.resource == RESOURCE);
+        let expected = ResourceUse { resource: RESOURCE, held: 0, highest: 2, refused: 2 };
+        assert_eq!(used(report()), Some(expected));
+        assert_eq!(expected.left(), Some(0));
+        leave(RESOURCE, 1);
+        assert_eq!(held(RESOURCE), 0, "never below zero");
+    }
+
+    #[test]
+    fn a_file_counts_until_it_is_closed() {
+        // Nextest runs each test in a process of its own; under `cargo test` others may open files, too.
+        let file = open("/proc/self/stat").unwrap();
+        assert!((1..=Resource::Descriptors.budget()).contains(&held(Resource::Descriptors)));
+        let fd = file.as_raw_fd();
+        assert!(std::path::Path::new(&format!("/proc/self/fd/{fd}")).exists());
+        drop(file);
+        assert!(open("/no such file").is_err());
+        assert!(read("/proc/self/stat").unwrap().len() > 10);
+    }
+}

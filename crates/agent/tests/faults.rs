@@ -1,0 +1,64 @@
+//! What becomes of a process in which the agent fails.
+
+mod client;
+
+use client::{
+    Client, LIMIT, Listener, agent_threads, attach, clsid, config, is_mapped, library, wait_gone, wait_threads_gone,
+};
+use std::time::Duration;
+use testkit::{Sample, TargetProcess, sample_runtimes};
+use wire::{ByeReason, CpuEngine};
+
+fn ends_well(mut process: TargetProcess) {
+    process.send_line("go").unwrap();
+    process.truth(LIMIT);
+    process.close_stdin();
+    let status = process.wait(LIMIT).unwrap();
+    assert!(status.success(), "{status}\n{}", process.transcript());
+}
+
+#[test]
+fn a_panic_in_a_callback_ends_the_session_with_a_reason() {
+    for runtime in sample_runtimes() {
+        let mut process = Sample::named("thrower").start(runtime, &["--rate", "500", "--count", "500", "--gate"]);
+        process.wait_for_ready();
+        let asked = config(&["exceptions:panic=1", "wall", "threads"], CpuEngine::Off);
+        let mut client = Client::attach(&process, asked);
+        client.collect(Duration::from_millis(300));
+        assert!(client.bye.is_none(), "{runtime}");
+        process.send_line("go").unwrap();
+        client.wait(|client| client.bye.is_some());
+        assert_eq!(client.bye.as_ref().unwrap().reason, ByeReason::Failed, "{runtime}");
+        let complaints = client.complaints();
+        assert!(
+            complaints.iter().any(|text| text.contains("the agent has failed in ICorProfilerCallback")),
+            "{complaints:?}"
+        );
+        // The message of the panic leaves a destructor with the program's thread, so the library stays mapped as long as that lives.
+        wait_threads_gone(process.pid());
+        ends_well(process);
+    }
+}
+
+#[test]
+fn an_agent_that_fails_to_start_leaves_nothing_behind() {
+    for runtime in sample_runtimes() {
+        let mut process = Sample::named("thrower").start(runtime, &["--rate", "500", "--count", "100", "--gate"]);
+        process.wait_for_ready();
+        let pid = process.pid();
+        for _ in 0..3 {
+            let listener = Listener::new();
+            let mut asked = config(&["exceptions:fail-initialize=1"], CpuEngine::Off);
+            asked.socket = listener.path();
+            assert!(attach(pid, &asked, clsid(pid)).is_err(), "{runtime}");
+            // The runtime has unloaded it, or is about to: no thread may still need it.
+            assert_eq!(agent_threads(pid), Vec::<String>::new(), "{runtime}");
+        }
+        wait_gone(pid);
+        assert!(!is_mapped(pid, &library()), "{runtime}");
+        let mut client = Client::attach(&process, config(&["exceptions"], CpuEngine::Off));
+        client.stop();
+        wait_gone(pid);
+        ends_well(process);
+    }
+}

@@ -1,0 +1,242 @@
+//! What stays in a process after recordings that need the main profiler slot, and who can keep clrscope from recording.
+#![cfg(unix)]
+mod common;
+
+use common::{Running, agent_is_mapped, clrscope, file, libraries, run, scratch};
+use rustix::process::Signal;
+use std::{
+    os::unix::process::CommandExt,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+use testkit::{Runtime, Sample, TargetProcess, on_sample_runtimes_at_once};
+
+/// How often something is done: few times in the suite, and as often as this says by hand.
+fn runs(few: usize) -> usize {
+    std::env::var("CLRSCOPE_HARM_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(few)
+}
+
+/// What a process has of what we may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Has {
+    threads: usize,
+    descriptors: usize,
+    resident_kib: u64,
+}
+
+fn has(pid: u32) -> Has {
+    let count = |what| std::fs::read_dir(format!("/proc/{pid}/{what}")).unwrap().count();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let resident_kib = rss.trim().trim_end_matches(" kB").parse().unwrap();
+    Has { threads: count("task"), descriptors: count("fd"), resident_kib }
+}
+
+#[track_caller]
+fn wait_until_left(pid: u32) {
+    let until = Instant::now() + Duration::from_secs(10);
+    while agent_is_mapped(pid) {
+        assert!(Instant::now() < until, "stays: {:?}", libraries(pid));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn heapster(runtime: Runtime) -> TargetProcess {
+    let mut process = Sample::named("heapster").launch(runtime, &["--count", "1000"]).private_tmp().start();
+    process.wait_for_ready();
+    process
+}
+
+#[track_caller]
+fn records(pid: u32, profilers: &str, output: &std::path::Path) -> Vec<String> {
+    let pid = pid.to_string();
+    let output = output.to_str().unwrap();
+    let arguments = ["record", &pid, "-p", profilers, "-o", output, "--json"];
+    let ends = profilers.starts_with("heap") || profilers.starts_with("async");
+    let duration: &[&str] = if ends { &[] } else { &["--duration", "500ms"] };
+    let json = run(arguments.iter().chain(duration)).expect(0).json();
+    let notes = json["sessions"][0]["notes"].as_array().cloned().unwrap_or_default();
+    notes.iter().map(|note| note.as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn snapshots_do_not_use_up_the_runtime() {
+    on_sample_runtimes_at_once(|runtime| {
+        let folder = scratch();
+        let output = file(&folder, "s.clrscope");
+        let mut process = heapster(runtime);
+        let pid = process.pid();
+        let (mut first, mut stays) = (None, 0);
+        for round in 0..runs(3) {
+            let notes = records(pid, "heap", &output);
+            let resident = notes.iter().any(|note| note.contains("no background collections"));
+            stays += usize::from(resident);
+            // Only once the runtime's slots would be used up, and then for ever.
+            assert_eq!(resident, runtime.major() >= 6 && round >= 16, "{runtime}, {round}: {notes:?}");
+            if !resident {
+                wait_until_left(pid);
+            }
+            assert!(libraries(pid).len() <= 2, "{runtime}, {round}: {:?}", libraries(pid));
+            let now = has(pid);
+            if round == 0 || round == 16 {
+                first = Some(now);
+            }
+            let first = first.unwrap();
+            assert!(now.threads <= first.threads + 1, "{runtime}, {round}: {now:?} after {first:?}");
+            assert!(now.descriptors <= first.descriptors, "{runtime}, {round}: {now:?} after {first:?}");
+            assert!(now.resident_kib < first.resident_kib + (16 << 10), "{runtime}, {round}: {now:?} after {first:?}");
+        }
+        // Whoever comes later is called.
+        for profilers in ["cpu,exceptions", "wall", "heap"] {
+            let notes = records(pid, profilers, &output);
+            let quiet = notes.iter().all(|note| note.contains("no background collections"));
+            assert!(quiet, "{runtime}, {profilers}: {notes:?}");
+        }
+        eprintln!("{runtime}: {:?}, then {:?}; {stays} stayed", first, has(pid));
+        process.send_line("grow 1").unwrap();
+        process.wait_for_line(Duration::from_secs(20), |line| line == "grown").unwrap();
+        process.close_stdin();
+        process.truth(Duration::from_secs(20));
+    });
+}
+
+/// Another user, who takes all names that can be guessed, and connects to whatever listens.
+struct Hostile(std::process::Child);
+
+impl Hostile {
+    fn start(pid: u32) -> Self {
+        let program = r"
+import os, socket, sys, time
+pid = int(sys.argv[1])
+start = open(f'/proc/{pid}/stat').read().rsplit(')', 1)[1].split()[19]
+try: spaces = [os.readlink(f'/proc/{pid}/ns/pid'), os.readlink('/proc/self/ns/pid')]
+except OSError: spaces = [os.readlink('/proc/self/ns/pid')]
+names = [f'clrscope-{what}-{pid}-{start}' for what in ('suspends', 'door', 'turn')]
+names += ['clrscope-door-' + ''.join(c for c in space if c.isdigit()) + f'-{pid}' for space in spaces]
+held = []
+for name in set(names):
+    for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
+        s = socket.socket(socket.AF_UNIX, kind)
+        try: s.bind('\0' + name); held.append(s)
+        except OSError: continue
+        if kind == socket.SOCK_STREAM: s.listen()
+print('ready', len(held), flush=True)
+while True:
+    for line in open('/proc/net/unix'):
+        name = line.split()[-1]
+        if 'clrscope' not in name: continue
+        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+            s = socket.socket(socket.AF_UNIX, kind)
+            s.setblocking(False)
+            try: s.connect(name.replace('@', '\0', 1)); s.send(b'x' * 100)
+            except OSError: pass
+    for what in ('maps', 'mem', 'fd'):
+        try: os.open(f'/proc/{pid}/{what}', os.O_RDONLY); print('opened', what, flush=True)
+        except OSError: pass
+    time.sleep(0.002)
+";
+        let mut command = Command::new("python3");
+        command.args(["-c", program, &pid.to_string()]).uid(65534).gid(65534).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut ready = [0; 5];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
+        assert_eq!(&ready, b"ready");
+        Self(child)
+    }
+}
+
+impl Drop for Hostile {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn no_other_user_can_keep_clrscope_from_recording() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    on_sample_runtimes_at_once(|runtime| {
+        let folder = scratch();
+        let output = file(&folder, "h.clrscope");
+        let mut process = heapster(runtime);
+        let pid = process.pid();
+        let hostile = Hostile::start(pid);
+        for profilers in ["wall,cpu", "heap", "wall"] {
+            let begun = Instant::now();
+            let notes = records(pid, profilers, &output);
+            let took = begun.elapsed();
+            assert!(notes.is_empty(), "{runtime}, {profilers}: {notes:?}");
+            // Half a second is recorded, and to detach takes a third of one.
+            assert!(took < Duration::from_secs(10), "{runtime}, {profilers}: {took:?}");
+            eprintln!("{runtime}, {profilers}: {took:?}");
+            wait_until_left(pid);
+        }
+        drop(hostile);
+        process.close_stdin();
+        process.truth(Duration::from_secs(20));
+    });
+}
+
+#[test]
+fn server_collections_are_told_whole() {
+    on_sample_runtimes_at_once(|runtime| {
+        let folder = scratch();
+        let output = file(&folder, "server.clrscope");
+        let launch = Sample::named("heapster").launch(runtime, &["--count", "100000", "--churn", "2"]).private_tmp();
+        let mut process = launch.env("DOTNET_gcServer", "1").env("COMPlus_gcServer", "1").start();
+        process.wait_for_ready();
+        let pid = process.pid();
+        let mut heap_objects = 0;
+        let events = if runtime.major() < 6 { "locks" } else { "allocations,locks" };
+        for profilers in ["heap", "async:every=1", "survivors:every=10", "cpu,wall,exceptions,gc,threads", events] {
+            let notes = records(pid, profilers, &output);
+            let reads_heap = ["heap", "async", "survivors"].iter().any(|id| profilers.starts_with(id));
+            assert!(notes.is_empty() || !reads_heap, "{runtime}, {profilers}: {notes:?}");
+            if profilers != "heap" {
+                continue;
+            }
+            // Each object is told, and by what it is held.
+            let reader = session::SessionReader::new(std::fs::File::open(&output).unwrap()).unwrap();
+            let ends: Vec<session::HeapEnd> = reader
+                .filter_map(|record| match record.unwrap() {
+                    session::SessionRecord::HeapEnd(end) => Some(end),
+                    _ => None,
+                })
+                .collect();
+            assert!(ends.len() == 1 && ends[0].complete, "{runtime}: {ends:?}");
+            heap_objects = ends[0].objects;
+        }
+        eprintln!("{runtime}: {heap_objects} objects");
+        process.send_line("grow 1").unwrap();
+        process.wait_for_line(Duration::from_secs(20), |line| line == "grown").unwrap();
+        process.close_stdin();
+        process.truth(Duration::from_secs(20));
+    });
+}
+
+#[test]
+fn a_trace_follows_another_at_once_while_the_program_collects() {
+    on_sample_runtimes_at_once(|runtime| {
+        let arguments = ["--churn", "2", "--count", "1000"];
+        let mut process = Sample::named("heapster").launch(runtime, &arguments).private_tmp().start();
+        process.wait_for_ready();
+        let pid = process.pid().to_string();
+        let mut slowest = Duration::ZERO;
+        for round in 0..runs(3) {
+            let first = Running::start(clrscope(["trace", &pid, "heapster!**", "--for", "60s"]));
+            std::thread::sleep(Duration::from_millis(1500));
+            first.signal(Signal::KILL);
+            first.wait();
+            let begun = Instant::now();
+            run(["trace", &pid, "heapster!**", "--for", "300ms"]).expect(0);
+            slowest = slowest.max(begun.elapsed());
+            assert!(begun.elapsed() < Duration::from_secs(10), "{runtime}, {round}: {:?}", begun.elapsed());
+        }
+        eprintln!("{runtime}: {slowest:?} at most");
+        assert_eq!(libraries(process.pid()).len(), 1, "{runtime}");
+        process.close_stdin();
+        process.truth(Duration::from_secs(20));
+    });
+}

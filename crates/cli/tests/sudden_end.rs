@@ -1,0 +1,190 @@
+//! Whatever ends clrscope, its event sessions end in order: the program that was recorded goes on.
+//!
+//! `CLRSCOPE_HARM_RUNS` is how often each program's recording is ended suddenly.
+#![cfg(target_os = "linux")]
+mod common;
+
+use common::{Fed, Running, clrscope, file, scratch};
+use rustix::process::Signal;
+use session::SessionReader;
+use std::{
+    fs::File,
+    path::Path,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+use testkit::{Runtime, Sample, TargetProcess, on_sample_runtimes_at_once};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// How a recording is ended.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Kill,
+    TwoInterrupts,
+}
+
+/// How often, where nothing else is asked for.
+const RUNS: u32 = 3;
+
+fn runs() -> u32 {
+    std::env::var("CLRSCOPE_HARM_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(RUNS)
+}
+
+/// A number below `most`, by the clock.
+fn chance(most: u64) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    (u64::from(now.subsec_nanos()) / 64).wrapping_mul(0x9e37_79b9_7f4a_7c15) % most
+}
+
+/// What listens to events of the runtime: with what is on by default, and what brings most of them.
+fn profilers(runtime: Runtime, run: u32) -> &'static str {
+    match (runtime.major() < 6, run % 2) {
+        (true, 0) => "cpu,wall,exceptions,gc",
+        (true, _) => "gc,locks,threads,jit",
+        (false, 0) => "allocations",
+        (false, _) => "cpu,wall,exceptions,gc,allocations",
+    }
+}
+
+/// Sockets that a process has.
+fn sockets(pid: u32) -> usize {
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let links = descriptors.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    links.filter(|link| link.to_string_lossy().starts_with("socket:")).count()
+}
+
+#[track_caller]
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + LIMIT;
+    while !holds() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The process that a process has started. Which of its threads did so may have ended, so that not their lists are read.
+fn child_of(parent: u32) -> Option<u32> {
+    let processes =
+        std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    processes.into_iter().find(|pid: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let fields = stat.rsplit_once(") ").map(|(_, rest)| rest.split(' ').nth(1).map(str::to_owned));
+        fields.flatten().is_some_and(|found| found == parent.to_string())
+    })
+}
+
+/// Whether a process is there and is no zombie.
+fn lives(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+/// A recording that has begun; `None` when it was refused.
+fn begin(pid: u32, profilers: &str, output: &Path) -> Option<Running> {
+    let _ = std::fs::remove_file(output);
+    let (pid, path) = (pid.to_string(), output.to_str().unwrap());
+    let mut recorder = Running::start(clrscope(["record", &pid, "-q", "-p", profilers, "-o", path]));
+    let begun = || SessionReader::new(File::open(output).ok()?).ok()?.flatten().next();
+    while begun().is_none() {
+        if recorder.has_ended() {
+            recorder.wait().expect_error(4, &["another profiler is active"]);
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Some(recorder)
+}
+
+/// Records, ends that at a random moment, and requires that nothing is left.
+fn end_suddenly(pid: u32, sockets_before: usize, runtime: Runtime, run: u32, output: &Path) {
+    let end = if run % 3 == 2 { End::TwoInterrupts } else { End::Kill };
+    let what = format!("{runtime}, run {run}, {end:?}");
+    let until = Instant::now() + LIMIT;
+    let mut recorder = loop {
+        // The agent of the recording before may take some seconds to leave.
+        if let Some(recorder) = begin(pid, profilers(runtime, run), output) {
+            break recorder;
+        }
+        assert!(Instant::now() < until, "{what}: no recording begins");
+    };
+    let Some(keeper) = child_of(recorder.pid()) else {
+        panic!("{what}: no keeper; {:?}", (recorder.has_ended(), recorder.wait()));
+    };
+    let command = std::fs::read(format!("/proc/{keeper}/cmdline")).unwrap();
+    assert!(command.starts_with(b"event-keeper\0"), "{what}: {}", command.escape_ascii());
+    std::thread::sleep(Duration::from_millis(chance(600)));
+    match end {
+        End::Kill => recorder.signal(Signal::KILL),
+        End::TwoInterrupts => {
+            recorder.signal(Signal::INT);
+            std::thread::sleep(Duration::from_millis(chance(50)));
+            if !recorder.has_ended() {
+                recorder.signal(Signal::INT);
+            }
+        }
+    }
+    let from = Instant::now();
+    recorder.wait();
+    assert!(from.elapsed() < Duration::from_secs(20), "{what}: {:?}", from.elapsed());
+    wait_until(&format!("{what}: the keeper is left"), || !lives(keeper));
+    wait_until(&format!("{what}: a connection is left"), || sockets(pid) <= sockets_before);
+}
+
+#[test]
+fn a_program_outlives_every_end_of_its_recordings() {
+    let ends = on_sample_runtimes_at_once(|runtime| {
+        let folder = scratch();
+        let output = file(&folder, "x.clrscope");
+        let mut process = Sample::named("storm").launch(runtime, &["--threads", "3"]).private_tmp().start();
+        process.wait_for_ready();
+        let mut arrays = progress(&mut process);
+        let sockets_before = sockets(process.pid());
+        for run in 0..runs() {
+            end_suddenly(process.pid(), sockets_before, runtime, run, &output);
+            let now = progress(&mut process);
+            assert!(now > arrays, "{runtime}, run {run}: it stands still at {now}");
+            arrays = now;
+            // The next one can attach when the agent has gone.
+            common::wait_until_clean(process.tmp().unwrap());
+            wait_until("the agent is left", || !process.is_running() || !has_agent_thread(process.pid()));
+        }
+        process.send_line("stop").unwrap();
+        let truth = process.truth(LIMIT);
+        assert_eq!(truth["wrong"], 0, "{runtime}: {truth}");
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
+        arrays
+    });
+    println!("{} runs on each runtime, arrays: {ends:?}", runs());
+}
+
+/// How many arrays it has allocated, and that it answers.
+fn progress(process: &mut TargetProcess) -> u64 {
+    // Time for more of them.
+    std::thread::sleep(Duration::from_millis(20));
+    process.send_line("ping").unwrap();
+    let line = process.wait_for_line(LIMIT, |line| line.starts_with("pong ")).unwrap();
+    line["pong ".len()..].parse().unwrap()
+}
+
+/// Whether a thread of the agent runs in a process.
+fn has_agent_thread(pid: u32) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+    tasks
+        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
+        .any(|name| name.starts_with("clrscope"))
+}
+
+#[test]
+fn a_real_application_outlives_every_end_of_its_recordings() {
+    let fed = Fed::start(Runtime::V10);
+    let folder = scratch();
+    let output = file(&folder, "x.clrscope");
+    let sockets_before = sockets(fed.pid);
+    for run in 0..runs() {
+        end_suddenly(fed.pid, sockets_before, Runtime::V10, run, &output);
+        common::wait_until_clean(&fed.tmp);
+        wait_until("the agent is left", || !has_agent_thread(fed.pid));
+    }
+    let mut process = fed.finish();
+    assert!(process.feed(1).unwrap() > 0);
+}

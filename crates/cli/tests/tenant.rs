@@ -1,0 +1,213 @@
+//! What belongs to the program stays the program's: file descriptors, signal handlers, alternate stacks, queued signals.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod common;
+
+use common::{Ended, Running, agent_is_mapped, clrscope, file, scratch, wait_until_recording};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+use serde_json::Value;
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+use testkit::{Runtime, Sample, TargetProcess, on_sample_runtimes_at_once};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// How often each case is tried: more by `CLRSCOPE_HARM_RUNS`.
+fn runs() -> usize {
+    std::env::var("CLRSCOPE_HARM_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(1)
+}
+
+/// Starts the sample after a command of the shell that limits it.
+fn tenant(runtime: Runtime, limits: &str, arguments: &[&str]) -> TargetProcess {
+    let limits = format!("ulimit -c 0 && {limits} && exec \"$@\"");
+    let sample = Sample::named("tenant").launch(runtime, arguments).private_tmp();
+    let mut process = sample.under(["sh", "-c", &limits, "sh"]).start();
+    process.wait_for_ready();
+    process
+}
+
+/// Ends the sample, which must not have noticed anything.
+#[track_caller]
+fn truth(runtime: Runtime, process: &mut TargetProcess) -> Value {
+    process.close_stdin();
+    let truth = process.truth(LIMIT);
+    assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
+    assert_eq!((&truth["failed_files"], &truth["changed"]), (&0.into(), &0.into()), "{runtime}: {truth}");
+    truth
+}
+
+fn record(process: &TargetProcess, session: &Path, arguments: &[&str]) -> Running {
+    let pid = process.pid().to_string();
+    let fixed = ["record", &pid, "-o", session.to_str().unwrap()];
+    Running::start(clrscope(fixed.iter().chain(arguments).copied()))
+}
+
+fn descriptors(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+}
+
+#[test]
+fn descriptors_are_left_to_the_program() {
+    for _ in 0..runs() {
+        on_sample_runtimes_at_once(|runtime| {
+            let mut process = tenant(runtime, "ulimit -n 500", &["--threads", "300", "--files"]);
+            let folder = scratch();
+            let session = file(&folder, "wall.clrscope");
+            let before = descriptors(process.pid());
+            let mut recording = record(&process, Path::new(&session), &["-p", "wall,cpu", "-d", "2s"]);
+            let mut most = 0;
+            while !recording.has_ended() {
+                most = most.max(descriptors(process.pid()));
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            recording.wait().expect(0);
+            let until = Instant::now() + LIMIT;
+            // One of the program's own comes and goes, and a pipe of .NET Core 3.1 stays.
+            while descriptors(process.pid()) > before + 3 {
+                assert!(Instant::now() < until, "{runtime}: {} of {before}", descriptors(process.pid()));
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            eprintln!("{runtime}: {before} descriptors, at most {most} while it was recorded");
+            assert!((before..=before + 16).contains(&most), "{runtime}: {before} {most}");
+            assert!(truth(runtime, &mut process)["opened"].as_u64().unwrap() > 100);
+        });
+    }
+}
+
+/// Records by signals, and does something while it is recorded.
+#[track_caller]
+fn record_signals(process: &mut TargetProcess, seconds: u32, act: impl FnOnce(&mut TargetProcess)) -> Ended {
+    let folder = scratch();
+    let session = file(&folder, "cpu.clrscope");
+    let duration = format!("{seconds}s");
+    let arguments = ["-p", "cpu", "--engine", "signals", "--rate", "1000", "-d", &duration];
+    let mut recording = record(process, Path::new(&session), &arguments);
+    wait_until_recording(Path::new(&session), &mut recording);
+    act(process);
+    recording.wait().expect(0)
+}
+
+/// Sends a command to the sample, and gives its answer.
+fn ask(process: &mut TargetProcess, command: &str) -> String {
+    process.send_line(command).unwrap();
+    process.wait_for_line(LIMIT, |_| true).unwrap()
+}
+
+/// How many mappings a process has, and how many of them are alternate stacks of ours.
+fn mappings(pid: u32) -> (usize, usize) {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    (maps.lines().count(), maps.lines().filter(|line| line.contains("clrscope-stack")).count())
+}
+
+#[test]
+fn a_handler_that_was_set_meanwhile_is_the_programs() {
+    for _ in 0..runs() {
+        on_sample_runtimes_at_once(|runtime| {
+            for how in ["take", "chain"] {
+                let mut process = tenant(runtime, "true", &["--burn", "2", "--churn", "20"]);
+                assert_eq!(ask(&mut process, "handler"), "none");
+                let ended = record_signals(&mut process, 2, |process| {
+                    std::thread::sleep(Duration::from_millis(500));
+                    assert_eq!(ask(process, how), "taken");
+                });
+                assert_eq!(ask(&mut process, "handler"), "own", "{runtime}: {}", ended.err);
+                for _ in 0..100 {
+                    assert_eq!(ask(&mut process, "raise"), "raised");
+                }
+                // The handler may call ours.
+                assert!(agent_is_mapped(process.pid()), "{runtime}");
+                let told = ended.out + &ended.err;
+                // On a busy machine the agent may still wait for its handlers when clrscope has waited long enough.
+                let is_told = ["another tool has set a handler for SIGPROF", "did not confirm that it left"];
+                assert!(is_told.iter().any(|part| told.contains(part)), "{runtime}: {told}");
+                truth(runtime, &mut process);
+            }
+        });
+    }
+}
+
+#[test]
+fn alternate_stacks_come_and_go_with_the_recording() {
+    for _ in 0..runs() {
+        on_sample_runtimes_at_once(|runtime| {
+            for churn in ["20", "1000"] {
+                let arguments = ["--churn", churn, "--foreign", churn, "--nullref", "1", "--threads", "20"];
+                let mut process = tenant(runtime, "true", &arguments);
+                let pid = process.pid();
+                let (before, _) = mappings(pid);
+                let mut most = 0;
+                record_signals(&mut process, 3, |_| {
+                    for _ in 0..100 {
+                        most = most.max(mappings(pid).1);
+                        std::thread::sleep(Duration::from_millis(20));
+                    }
+                });
+                let (after, ours) = mappings(pid);
+                eprintln!(
+                    "{runtime}: {churn} threads in each second: {before} mappings, {after} after, {most} of ours at most"
+                );
+                assert!(most > 0, "{runtime}: there was nothing to give back");
+                // A thread that throws for null references without end may need its own in each moment in which it is asked. Each is two mappings.
+                assert!(ours <= 2, "{runtime}: {ours}");
+                // The heaps of the runtime and of the C library grow and shrink.
+                assert!(after < before + 60, "{runtime}: {before} {after}");
+                let truth = truth(runtime, &mut process);
+                assert!(truth["foreign"].as_u64().unwrap() > 20, "{truth}");
+            }
+        });
+    }
+}
+
+/// How many signals this user has queued.
+fn queued() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("SigQ:")).unwrap();
+    line.trim().split_once('/').unwrap().0.parse().unwrap()
+}
+
+#[test]
+fn queued_signals_are_left_to_the_program() {
+    for _ in 0..runs() {
+        // One after the other: all of them count for the same user.
+        for runtime in testkit::sample_runtimes() {
+            let mut process =
+                tenant(runtime, "true", &["--threads", "100", "--burn", "3", "--nullref", "2", "--churn", "50"]);
+            let (pid, limit) = (Pid::from_raw(process.pid() as i32), Some(queued() + 60));
+            prlimit(pid, Resource::Sigpending, Rlimit { current: limit, maximum: limit }).unwrap();
+            let ended = record_signals(&mut process, 2, |_| {});
+            assert!(process.is_running(), "{runtime}: {}", process.transcript());
+            assert!((ended.out + &ended.err).contains("RLIMIT_SIGPENDING"), "{runtime}");
+            truth(runtime, &mut process);
+        }
+    }
+}
+
+#[test]
+fn a_process_without_room_is_left_alone() {
+    on_sample_runtimes_at_once(|runtime| {
+        let process = tenant(runtime, "ulimit -n 1000", &["--files"]);
+        let pid = process.pid();
+        let id = Pid::from_raw(pid as i32);
+        let refused = |what: &str| {
+            let folder = scratch();
+            let ended =
+                record(&process, Path::new(&file(&folder, "none.clrscope")), &["-p", "wall", "-d", "1s"]).wait();
+            assert!(!agent_is_mapped(pid), "{runtime}");
+            ended.expect_error(4, &["has no room for the agent", what, "raise its limit"]);
+        };
+        let few = Rlimit { current: Some(descriptors(pid) as u64 + 14), maximum: Some(1000) };
+        prlimit(id, Resource::Nofile, few).unwrap();
+        refused("file descriptors are open");
+        prlimit(id, Resource::Nofile, Rlimit { current: Some(1000), maximum: Some(1000) }).unwrap();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+        let size: u64 = size.trim().trim_end_matches(" kB").trim().parse().unwrap();
+        let all = getrlimit(Resource::As);
+        prlimit(id, Resource::As, Rlimit { current: Some((size << 10) + (64 << 20)), maximum: None }).unwrap();
+        refused("address space are in use");
+        prlimit(id, Resource::As, all).unwrap();
+        let mut process = process;
+        truth(runtime, &mut process);
+    });
+}

@@ -1,0 +1,195 @@
+//! `cargo xtask harm --chaos MINUTES`: random actions, ended at random moments and in random ways, on one target for each
+//! runtime that works all the time.
+
+use super::actions::{Action, Given};
+use super::cell::Bench;
+use super::driver::{self, Driver};
+use super::endings::{Blow, Ending};
+use super::random::Random;
+use super::scene::{find_below, is_alive, signal};
+use super::state::State;
+use super::table::{Table, runtime_name};
+use super::targets::{Target, Work};
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use testkit::Runtime;
+
+/// What samples do meanwhile, in turns of the seed.
+const MODES: &[&str] = &["gcstress", "exceptions", "churn20", "collectible", "async", "nre"];
+
+/// How much more resident memory may be used at the end than when the first actions were over.
+const GROWTH: u64 = 5 << 20;
+
+/// Actions after which memory is measured for the first time: caches of the runtime and of the agent are full then.
+const WARM: usize = 15;
+
+/// What one action may take.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// What became of one target.
+struct Ran {
+    runtime: Runtime,
+    target: &'static str,
+    actions: usize,
+    endings: BTreeMap<&'static str, usize>,
+    codes: BTreeMap<String, usize>,
+    hangs: Vec<String>,
+    units: u64,
+    growth: Option<i64>,
+    libraries: usize,
+    failure: Option<String>,
+}
+
+/// Runs chaos on 3.1, 8, 9 and 10 at the same time.
+///
+/// # Errors
+/// When a target fails, computes something else, or grows; or when an action hangs.
+pub fn run(bench: &Bench, table: &Table, minutes: f64, seed: u64) -> Result<()> {
+    println!("harm: chaos for {minutes} minutes, seed {seed}");
+    let length = Duration::from_secs_f64(minutes * 60.0);
+    let runtimes = [Runtime::V3_1, Runtime::V8, Runtime::V9, Runtime::V10];
+    let ran: Vec<Result<Ran>> = thread::scope(|scope| {
+        let start = |(index, runtime)| {
+            scope.spawn(move || one(bench, table, runtime, length, Random::new(seed.wrapping_add(index))))
+        };
+        let threads: Vec<_> = (0..).zip(runtimes).map(start).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| bail!("a thread panicked"))).collect()
+    });
+    let mut failed = 0;
+    println!(
+        "\n| runtime | target | actions | units of work | growth | libraries | hangs | failure |\n|---|---|--:|--:|--:|--:|--:|---|"
+    );
+    for ran in ran {
+        let ran = ran?;
+        let growth = ran.growth.map_or("·".to_owned(), |bytes| format!("{:.1} MB", bytes as f64 / 1_048_576.0));
+        let grown = ran.growth.is_some_and(|bytes| bytes > i64::try_from(GROWTH).unwrap_or(i64::MAX));
+        let bad = ran.failure.is_some() || grown || !ran.hangs.is_empty() || ran.libraries > 2;
+        failed += usize::from(bad);
+        println!(
+            "| {} | {} | {} | {} | {growth} | {} | {} | {} |",
+            runtime_name(ran.runtime),
+            ran.target,
+            ran.actions,
+            ran.units,
+            ran.libraries,
+            ran.hangs.len(),
+            ran.failure.as_deref().unwrap_or("none"),
+        );
+        println!("  endings {:?}\n  exit codes {:?}", ran.endings, ran.codes);
+        ran.hangs.iter().for_each(|hang| println!("  hang: {hang}"));
+    }
+    if failed > 0 {
+        bail!("chaos harmed {failed} of {} targets", runtimes.len());
+    }
+    Ok(())
+}
+
+fn one(bench: &Bench, table: &Table, runtime: Runtime, length: Duration, mut random: Random) -> Result<Ran> {
+    let wanted = |target: &&Target| match target.work {
+        Work::Sample(mode) => runtime.runs_samples() && MODES.contains(&mode),
+        Work::App => !runtime.runs_samples(),
+    };
+    let targets: Vec<&Target> = table.targets.iter().filter(wanted).collect();
+    let target = *random.of(&targets).context("no target")?;
+    let folder = tempfile::Builder::new().prefix("harm-").tempdir_in("/var/tmp")?;
+    let tmp = folder.path().join("t");
+    fs::create_dir(&tmp)?;
+    let launch = driver::launch(target, runtime, length.as_secs() + 300);
+    let launch = launch.env("TMPDIR", &tmp).env("LD_LIBRARY_PATH", &bench.native);
+    let driver = Driver::start(target.work, launch)?;
+    let begun = Instant::now();
+    while !driver.is_ready() && !driver.is_over() && begun.elapsed() < LIMIT {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let pid = find_below(driver.pid, &fs::canonicalize(runtime.executable())?)?;
+    let actions: Vec<&Action> =
+        table.actions.iter().filter(|action| !action.launches && action.since <= runtime.major()).collect();
+    let endings: Vec<&Ending> = table.endings.iter().filter(|ending| !ending.ends_target()).collect();
+    let mut ran = Ran {
+        runtime,
+        target: target.name,
+        actions: 0,
+        endings: BTreeMap::new(),
+        codes: BTreeMap::new(),
+        hangs: Vec::new(),
+        units: 0,
+        growth: None,
+        libraries: 0,
+        failure: None,
+    };
+    let mut first = None;
+    while begun.elapsed() < length && is_alive(pid) && !driver.is_over() {
+        let (Some(action), Some(ending)) = (random.of(&actions), random.of(&endings)) else { break };
+        let blows = (ending.blows)(&mut random);
+        let code = act(bench, target, action, &blows, pid, folder.path());
+        let code = code.unwrap_or_else(|error| format!("{error:#}"));
+        if code == "hang" {
+            ran.hangs.push(format!("{} {}", action.name, ending.name));
+        }
+        *ran.codes.entry(code).or_insert(0) += 1;
+        *ran.endings.entry(ending.name).or_insert(0) += 1;
+        ran.actions += 1;
+        if let Some(state) = State::of(pid, &tmp) {
+            ran.libraries = ran.libraries.max(state.libraries.len());
+            if ran.actions == WARM {
+                first = Some(state.resident);
+            } else if let Some(first) = first {
+                ran.growth = Some(state.resident as i64 - first as i64);
+            }
+        }
+    }
+    let died = !is_alive(pid);
+    let ended = driver.wait()?;
+    ran.units = ended.units;
+    let wrong = ended.wrong.or_else(|| {
+        let right = ended.status.is_some_and(|status| status.success());
+        (!right).then(|| format!("it ended with {:?}", ended.status))
+    });
+    ran.failure = wrong.or_else(|| died.then(|| "it died".into())).map(|why| {
+        format!("{} ({:?}) {}", why.lines().next().unwrap_or_default(), ended.status, ended.errors.join(" / "))
+    });
+    Ok(ran)
+}
+
+/// One action; gives its exit code, in words.
+fn act(
+    bench: &Bench,
+    target: &Target,
+    action: &Action,
+    blows: &[(u64, Blow)],
+    pid: u32,
+    folder: &std::path::Path,
+) -> Result<String> {
+    let output = folder.join("chaos.clrscope").display().to_string();
+    let pid = pid.to_string();
+    let length = if blows.is_empty() { "500ms" } else { "3s" };
+    let given = Given { pid: &pid, length, output: &output, pattern: target.pattern };
+    let mut command = Command::new(&bench.clrscope);
+    command.args(action.arguments(&given)).stdin(Stdio::null()).stdout(Stdio::null());
+    let mut child = command.stderr(File::create(folder.join("stderr"))?).env("TMPDIR", folder).spawn()?;
+    let started = Instant::now();
+    let mut blows = blows.iter();
+    let mut next = blows.next();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status.code().map_or_else(|| status.to_string(), |code| code.to_string()));
+        }
+        if let Some((at, Blow::Clrscope(what))) = next
+            && started.elapsed() >= Duration::from_millis(*at)
+        {
+            // It may have ended in this moment.
+            let _ = signal(child.id(), *what);
+            next = blows.next();
+        }
+        if started.elapsed() > LIMIT {
+            child.kill()?;
+            child.wait()?;
+            return Ok("hang".into());
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,256 @@
+//! What of a process can be counted from outside: what an observer leaves behind shows there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+/// A process at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// Number of threads.
+    pub threads: usize,
+    /// Names of threads of clrscope's.
+    pub own_threads: Vec<String>,
+    /// Descriptors by kind: `socket`, `pipe`, `memfd:…`, `anon_inode:…`, `file`.
+    pub descriptors: BTreeMap<String, usize>,
+    /// Mapped libraries of clrscope's, by inode.
+    pub libraries: BTreeSet<u64>,
+    /// Small anonymous mappings by protection and size: alternate stacks and guard pages among them.
+    pub mappings: BTreeMap<(String, u64), usize>,
+    /// All mappings.
+    pub all_mappings: usize,
+    /// POSIX timers.
+    pub timers: usize,
+    /// Signals that are caught and ignored.
+    pub signals: (u64, u64),
+    /// Abstract sockets that the process holds and whose name is clrscope's.
+    pub sockets: BTreeSet<String>,
+    /// Files in its folder for temporary files and in `/dev/shm` whose names are clrscope's.
+    pub files: BTreeSet<String>,
+    /// Resident memory, in bytes.
+    pub resident: u64,
+}
+
+/// Larger ones are heaps and stacks of threads: those come and go.
+const SMALL: u64 = 256 << 10;
+
+/// How names of clrscope's begin, or begin after `lib`.
+const OURS: &str = "clrscope";
+
+impl State {
+    /// The state of a process, whose temporary folder is `tmp`; `None` when it is gone.
+    pub fn of(pid: u32, tmp: &Path) -> Option<State> {
+        let proc = Path::new("/proc").join(pid.to_string());
+        let mut state = State::default();
+        for task in fs::read_dir(proc.join("task")).ok()?.flatten() {
+            state.threads += 1;
+            let name = fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+            if name.starts_with(OURS) {
+                state.own_threads.push(name.trim().to_owned());
+            }
+        }
+        let mut inodes = BTreeSet::new();
+        for descriptor in fs::read_dir(proc.join("fd")).ok()?.flatten() {
+            let Ok(link) = fs::read_link(descriptor.path()) else { continue };
+            let link = link.to_string_lossy().into_owned();
+            if let Some(inode) = link.strip_prefix("socket:[") {
+                inodes.insert(inode.trim_end_matches(']').to_owned());
+            }
+            let kind = match link.split_once(":[") {
+                Some((kind, _)) => kind.to_owned(),
+                None if link.starts_with("anon_inode:") || link.contains("memfd:") || is_ours(&link) => link,
+                None => "file".to_owned(),
+            };
+            *state.descriptors.entry(kind).or_insert(0) += 1;
+        }
+        state.read_mappings(&fs::read_to_string(proc.join("maps")).ok()?);
+        let timers = fs::read_to_string(proc.join("timers")).unwrap_or_default();
+        state.timers = timers.lines().filter(|line| line.starts_with("ID:")).count();
+        let status = fs::read_to_string(proc.join("status")).ok()?;
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let mask =
+            |name: &str| field(name).and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or_default();
+        state.signals = (mask("SigCgt"), mask("SigIgn"));
+        let kilobytes = field("VmRSS").and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
+        state.resident = kilobytes.unwrap_or_default() << 10;
+        for line in fs::read_to_string(proc.join("net/unix")).unwrap_or_default().lines() {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            if let (Some(inode), Some(name)) = (fields.get(6), fields.get(7))
+                && name.starts_with('@')
+                && name.contains(OURS)
+                && inodes.contains(*inode)
+            {
+                state.sockets.insert((*name).to_owned());
+            }
+        }
+        let number = format!("-{pid}");
+        state.files = files_of_ours(tmp);
+        state.files.extend(files_of_ours(Path::new("/dev/shm")).into_iter().filter(|name| name.contains(&number)));
+        Some(state)
+    }
+
+    fn read_mappings(&mut self, maps: &str) {
+        for line in maps.lines() {
+            self.all_mappings += 1;
+            let mut fields = line.split_whitespace();
+            let (range, protection) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+            let (inode, path) = (fields.nth(2).unwrap_or_default(), fields.next().unwrap_or_default());
+            if path.contains("libclrscope") {
+                self.libraries.insert(inode.parse().unwrap_or_default());
+            }
+            let bounds = range.split_once('-').map(|(low, high)| (hexadecimal(low), hexadecimal(high)));
+            let size = bounds.map_or(0, |(low, high)| high.saturating_sub(low));
+            if path.is_empty() && size <= SMALL {
+                *self.mappings.entry((protection.to_owned(), size)).or_insert(0) += 1;
+            }
+        }
+    }
+
+    /// Number of descriptors.
+    pub fn all_descriptors(&self) -> usize {
+        self.descriptors.values().sum()
+    }
+}
+
+/// Whether the last part of a path is a name of clrscope's, which folders of the tests may hold as well.
+fn is_ours(path: &str) -> bool {
+    let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
+    ["", "lib", "memfd:"].iter().any(|before| name.strip_prefix(before).is_some_and(|rest| rest.starts_with(OURS)))
+}
+
+fn hexadecimal(text: &str) -> u64 {
+    u64::from_str_radix(text, 16).unwrap_or_default()
+}
+
+/// Names in a folder that begin as those of clrscope's files do.
+pub fn files_of_ours(folder: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with(OURS) || name.starts_with("libclrscope")).collect()
+}
+
+/// What may stay where an agent is resident.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Threads of clrscope's.
+    pub threads: usize,
+    /// Descriptors more than before.
+    pub descriptors: usize,
+    /// Mapped libraries.
+    pub libraries: usize,
+    /// Abstract sockets.
+    pub sockets: usize,
+    /// Files in the temporary folder: a launch keeps its library there for further processes, until it ends.
+    pub files: usize,
+}
+
+impl Budget {
+    /// Nothing of ours; the runtime may keep pipes of its own.
+    pub const NONE: Budget = Budget { threads: 0, descriptors: 4, libraries: 1, sockets: 0, files: 0 };
+    /// One agent that waits for the next session, and an idle library.
+    pub const RESIDENT: Budget = Budget { threads: 1, descriptors: 8, libraries: 2, sockets: 2, files: 0 };
+}
+
+/// How many mappings of one kind may be more than before: what the runtime itself does by the way.
+const MAPPINGS_OF_A_KIND: usize = 16;
+
+/// How many threads may be more than before.
+const THREADS: usize = 12;
+
+/// The states before an action: the most of each.
+pub struct Before {
+    states: Vec<State>,
+}
+
+impl Before {
+    /// Several states of the undisturbed process; none where it did not run before.
+    pub fn new(states: Vec<State>) -> Before {
+        Before { states }
+    }
+
+    fn most(&self, of: impl Fn(&State) -> usize) -> usize {
+        self.states.iter().map(of).max().unwrap_or_default()
+    }
+
+    /// What is left over in `after`, in words. `foreign` are signals whose handlers others install meanwhile.
+    pub fn leftovers(&self, after: &State, budget: Budget, foreign: u64) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut more = |what: String, is: usize, may: usize| {
+            if is > may {
+                found.push(format!("{what}: {is} instead of {may}"));
+            }
+        };
+        more(format!("threads {:?}", after.own_threads), after.own_threads.len(), budget.threads);
+        more(format!("libraries {:?}", after.libraries), after.libraries.len(), budget.libraries);
+        more(format!("abstract sockets {:?}", after.sockets), after.sockets.len(), budget.sockets);
+        more(
+            format!("files {:?}", after.files),
+            after.files.len(),
+            self.most(|state| state.files.len()) + budget.files,
+        );
+        more("timers".into(), after.timers, self.most(|state| state.timers));
+        let ours = |state: &State| {
+            let of_ours = state.descriptors.iter().filter(|(kind, _)| is_ours(kind));
+            of_ours.map(|(_, count)| count).sum::<usize>()
+        };
+        more("descriptors of clrscope's".into(), ours(after), if budget.threads == 0 { 0 } else { budget.descriptors });
+        if self.states.is_empty() {
+            return found;
+        }
+        let kinds =
+            format!("descriptors {:?}, before {:?}", after.descriptors, self.states.last().map(|s| &s.descriptors));
+        more(kinds, after.all_descriptors(), self.most(State::all_descriptors) + budget.descriptors);
+        more("all threads".into(), after.threads, self.most(|state| state.threads) + THREADS + budget.threads);
+        for (kind, count) in &after.mappings {
+            let before = self.most(|state| state.mappings.get(kind).copied().unwrap_or_default());
+            let (protection, size) = kind;
+            more(
+                format!("mappings {protection} of {} KB", size >> 10),
+                *count,
+                before + MAPPINGS_OF_A_KIND + before / 10,
+            );
+        }
+        if let Some(before) = self.states.last() {
+            let signals = |state: &State| (state.signals.0 & !foreign, state.signals.1 & !foreign);
+            let (was, is) = (signals(before), signals(after));
+            if was != is {
+                found.push(format!("signals caught and ignored: {:x?} instead of {:x?}", is, was));
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_are_counted_by_kind() {
+        let mut state = State::default();
+        state.read_mappings(
+            "7f0000000000-7f0000018000 rw-p 00000000 00:00 0 \n7f0000018000-7f0000019000 ---p 00000000 00:00 0 \n\
+             7f0000020000-7f0000038000 rw-p 00000000 00:00 0\n\
+             7f1000000000-7f1000018000 r-xp 00000000 fe:00 77 /tmp/clrscope-x/libclrscope-1.so (deleted)\n",
+        );
+        assert_eq!(state.all_mappings, 4);
+        assert_eq!(state.mappings[&("rw-p".to_owned(), 96 << 10)], 2);
+        assert_eq!(state.libraries, BTreeSet::from([77]));
+    }
+
+    #[test]
+    fn what_is_left_is_named() {
+        let before = Before::new(vec![State { threads: 10, ..State::default() }]);
+        let clean = State { threads: 11, ..State::default() };
+        assert_eq!(before.leftovers(&clean, Budget::NONE, 0), Vec::<String>::new());
+        let dirty = State { timers: 2, own_threads: vec!["clrscope-agent".into()], signals: (1 << 26, 0), ..clean };
+        assert_eq!(before.leftovers(&dirty, Budget::NONE, 0).len(), 3);
+        assert_eq!(before.leftovers(&dirty, Budget::RESIDENT, 1 << 26).len(), 1);
+    }
+
+    #[test]
+    fn this_process_has_a_state() {
+        let state = State::of(std::process::id(), Path::new("/nowhere")).unwrap();
+        assert!(state.threads >= 1 && state.all_descriptors() >= 3 && state.all_mappings > 10 && state.resident > 0);
+    }
+}
