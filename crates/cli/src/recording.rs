@@ -68,6 +68,7 @@ impl SessionFile {
     pub fn new(output: Option<&Path>, name: impl AsRef<Path>) -> anyhow::Result<Self> {
         let Some(path) = output else {
             // A session may hold what is private to the program: others may not enter.
+            #[cfg_attr(not(unix), expect(unused_mut, reason = "folders have no mode there"))]
             let mut builder = tempfile::Builder::new();
             #[cfg(unix)]
             builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));

@@ -48,6 +48,7 @@ fn check(found: &Metadata) -> io::Result<()> {
     let kind = found.file_type();
     #[cfg(unix)]
     {
+        use std::os::fd::{AsFd as _, BorrowedFd};
         use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
         if kind.is_fifo() {
             return refuse("it is a pipe (FIFO)");
@@ -58,10 +59,12 @@ fn check(found: &Metadata) -> io::Result<()> {
         if kind.is_socket() {
             return refuse("it is a socket");
         }
-        let is_same = |stream: rustix::io::Result<rustix::fs::Stat>| {
-            stream.is_ok_and(|stream| stream.st_dev == found.dev() && stream.st_ino == found.ino())
+        // Through a duplicate, because types of a raw `stat` differ from system to system.
+        let is_same = |stream: BorrowedFd<'_>| {
+            let stream = stream.try_clone_to_owned().and_then(|stream| File::from(stream).metadata());
+            stream.is_ok_and(|stream| stream.dev() == found.dev() && stream.ino() == found.ino())
         };
-        if is_same(rustix::fs::fstat(rustix::stdio::stdout())) || is_same(rustix::fs::fstat(rustix::stdio::stderr())) {
+        if is_same(io::stdout().as_fd()) || is_same(io::stderr().as_fd()) {
             return refuse("it is where standard output or error goes; it has to be a file of its own");
         }
     }
