@@ -289,16 +289,19 @@ enum When {
     After,
 }
 
-fn preload(scene: &mut Scene) {
-    let library = scene.native.join(native::LIBRARY).display().to_string();
-    scene.set("LD_PRELOAD", library);
+fn preload(scene: &mut Scene) -> Result<()> {
+    // A copy where every user sees it, also the commands that the target runs under.
+    let library = scene.path(native::LIBRARY);
+    fs::copy(scene.native.join(native::LIBRARY), &library)?;
+    scene.set("LD_PRELOAD", library.display().to_string());
     let base = scene.executable.file_name().unwrap_or_default().to_string_lossy().into_owned();
     scene.set("HARM_EXE", base);
+    Ok(())
 }
 
 /// Another profiler's SIGPROF handler and timer, which must go on to work.
 fn sigprof(scene: &mut Scene, when: When) -> Result<()> {
-    preload(scene);
+    preload(scene)?;
     let gate = scene.path("sigprof");
     let counted = scene.path("sigprof.ticks");
     // The target may be another user.
@@ -339,7 +342,7 @@ fn sigprof(scene: &mut Scene, when: When) -> Result<()> {
 }
 
 fn clock_jumps(scene: &mut Scene) -> Result<()> {
-    preload(scene);
+    preload(scene)?;
     scene.set("HARM_CLOCK", "1");
     Ok(())
 }

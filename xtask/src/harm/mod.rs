@@ -92,7 +92,6 @@ pub struct Ran {
 /// # Errors
 /// When a cell fails, or nothing can be run.
 pub fn run(options: &Options) -> Result<()> {
-    let (table, absent) = Table::of_machine();
     if !options.list {
         setup::run()?;
         if !options.no_build {
@@ -101,6 +100,7 @@ pub fn run(options: &Options) -> Result<()> {
             tool::run(cargo().args(example), BUILD_LIMIT)?;
         }
     }
+    let (table, absent) = Table::of_machine();
     let clrscope = tool::target_folder().join("debug/clrscope");
     let evidence = tool::target_folder().join("harm");
     fs::create_dir_all(&evidence).with_context(|| evidence.display().to_string())?;

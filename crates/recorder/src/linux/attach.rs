@@ -46,7 +46,7 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
     let viewer = target
         .viewer()
         .map_err(|source| RecordError::Io { what: format!("reading the facts of process {pid}"), source })?;
-    room::check(pid)?;
+    room::check(pid).inspect_err(|_| Place::sweep(&viewer))?;
     let output = options.output.as_deref().map(OutputFile::create).transpose()?;
     // The ring is opened before the agent is loaded, so that no time is lost between the two.
     let cpu = start::open_cpu(&target, &options)?;

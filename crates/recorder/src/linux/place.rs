@@ -57,6 +57,13 @@ pub(super) struct Viewer {
     pub owner: Identity,
 }
 
+impl Viewer {
+    /// Where a folder can be, the first choice first.
+    fn candidates(&self) -> impl Iterator<Item = &Path> {
+        self.tmp.iter().map(PathBuf::as_path).chain(CANDIDATES.iter().map(Path::new))
+    }
+}
+
 /// A folder with the agent and its listening socket. Dropping it removes it.
 #[derive(Debug)]
 pub(super) struct Place {
@@ -85,9 +92,8 @@ impl Place {
     }
 
     fn make_as_owner(viewer: &Viewer, bytes: &[u8], name: &str) -> Result<Self, RecordError> {
-        let candidates = viewer.tmp.iter().map(PathBuf::as_path).chain(CANDIDATES.iter().map(Path::new));
         let mut tried: Vec<(PathBuf, String)> = Vec::new();
-        for candidate in candidates {
+        for candidate in viewer.candidates() {
             if tried.iter().any(|(path, _)| path == candidate) {
                 continue;
             }
@@ -127,6 +133,17 @@ impl Place {
         let listener = folder.bind()?;
         step("done");
         Ok(Self { folder, agent: agent_name, listener })
+    }
+
+    /// Removes what recorders that were killed have left, where nothing new is made. What cannot be reached stays.
+    pub fn sweep(viewer: &Viewer) {
+        let _ = viewer.owner.run(|| {
+            for candidate in viewer.candidates() {
+                if let Ok(parent) = viewer.root.directory(candidate) {
+                    sweep(&parent, viewer.owner);
+                }
+            }
+        });
     }
 
     /// Removes the folder, the library and the socket. An agent that has connected needs none of them any more.
@@ -380,5 +397,9 @@ mod tests {
         // One that is in use stays.
         let second = Place::make(&viewer(tmp.path()), &agent()).unwrap();
         assert!(first.agent_path().exists() && second.agent_path().exists());
+        // Where nothing is made because the target has no room, they go all the same.
+        let dead = folder("clrscope-4194305-0123abcd", &[SOCKET]);
+        Place::sweep(&viewer(tmp.path()));
+        assert!(!dead.exists() && first.agent_path().exists() && foreign.exists());
     }
 }

@@ -5,7 +5,7 @@ use diagnostics::proc;
 use rootfs::Root;
 use std::{
     cell::RefCell,
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -16,16 +16,15 @@ pub(super) struct Target {
     pub pid: u32,
     /// When the process started, in clock ticks since boot: tells a process from a later one of the same number.
     start_ticks: u64,
-    /// Whether its pid namespace is another one than ours, so that the agent's thread ids need translation.
-    foreign_pids: bool,
-    host_tids: RefCell<HashMap<u32, u32>>,
+    /// Translates the agent's thread ids where its pid namespace is another one than ours.
+    foreign_tids: Option<RefCell<ForeignTids>>,
 }
 
 impl Target {
     pub fn new(pid: u32) -> std::io::Result<Self> {
         let start_ticks = proc::stat(pid)?.start_ticks;
-        let foreign_pids = proc::ns_pid(pid).is_ok_and(|inner| inner != pid);
-        Ok(Self { pid, start_ticks, foreign_pids, host_tids: RefCell::default() })
+        let is_foreign = proc::ns_pid(pid).is_ok_and(|inner| inner != pid);
+        Ok(Self { pid, start_ticks, foreign_tids: is_foreign.then(RefCell::default) })
     }
 
     /// Who has to see the agent's folder.
@@ -48,19 +47,9 @@ impl Target {
 
     /// A thread id of the target's pid namespace in ours. A thread that ended meanwhile keeps its own number.
     pub fn host_tid(&self, inner: u32) -> u32 {
-        if !self.foreign_pids {
-            return inner;
-        }
-        let mut known = self.host_tids.borrow_mut();
-        if let Some(tid) = known.get(&inner) {
-            return *tid;
-        }
-        for tid in proc::threads(self.pid).unwrap_or_default() {
-            if let Ok(ns_tid) = proc::ns_tid(self.pid, tid) {
-                known.insert(ns_tid, tid);
-            }
-        }
-        *known.entry(inner).or_insert(inner)
+        let Some(known) = &self.foreign_tids else { return inner };
+        let threads = || proc::threads(self.pid).unwrap_or_default();
+        known.borrow_mut().translate(inner, threads, |tid| proc::ns_tid(self.pid, tid).ok())
     }
 
     /// Its threads, with the names that the system has for them.
@@ -140,6 +129,68 @@ impl Target {
     }
 }
 
+/// Thread ids of another pid namespace in ours.
+///
+/// The kernel tells of a thread of ours which number it has there, not the other way round. So an unknown number means to
+/// list all threads, and to ask about those that are new. Where threads come and go faster than that, it would take all of
+/// our time; then some keep the number that they have there.
+#[derive(Debug)]
+struct ForeignTids {
+    /// Our number of each number there; of threads that have ended, too, because samples of them come late.
+    ours: HashMap<u32, u32>,
+    /// The threads of ours that were asked about and were there at the last list.
+    asked: HashSet<u32>,
+    began: Instant,
+    spent: Duration,
+}
+
+impl Default for ForeignTids {
+    fn default() -> Self {
+        Self { ours: HashMap::new(), asked: HashSet::new(), began: Instant::now(), spent: Duration::ZERO }
+    }
+}
+
+impl ForeignTids {
+    /// What may be spent at once.
+    const ADVANCE: Duration = Duration::from_millis(500);
+    /// One part in so many of the time may be spent in the long run.
+    const SHARE: u32 = 10;
+    /// How many are remembered. Some 40 bytes each.
+    const MOST: usize = 1 << 18;
+
+    fn translate(
+        &mut self,
+        inner: u32,
+        threads: impl FnOnce() -> Vec<u32>,
+        number_there: impl Fn(u32) -> Option<u32>,
+    ) -> u32 {
+        if let Some(tid) = self.ours.get(&inner) {
+            return *tid;
+        }
+        if self.spent > Self::ADVANCE + self.began.elapsed() / Self::SHARE {
+            return inner;
+        }
+        let start = Instant::now();
+        if self.ours.len() > Self::MOST {
+            self.ours.clear();
+            self.asked.clear();
+        }
+        let mut alive = HashSet::new();
+        for tid in threads() {
+            alive.insert(tid);
+            if !self.asked.contains(&tid)
+                && let Some(there) = number_there(tid)
+            {
+                self.ours.insert(there, tid);
+            }
+        }
+        // One that is gone may come again as another thread.
+        self.asked = alive;
+        self.spent += start.elapsed();
+        *self.ours.entry(inner).or_insert(inner)
+    }
+}
+
 /// A system call in which a thread waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SystemCall {
@@ -171,6 +222,29 @@ mod tests {
         assert_eq!((call.number, call.arguments), (202, [0x7f_6810, 0x189, 0, 0, 0, 0xffff_ffff]));
         assert_eq!(SystemCall::parse("running\n"), None);
         assert_eq!(SystemCall::parse("-1 0x7f26e2d4c0d0 0x7f6811ca3f16\n"), None);
+    }
+
+    #[test]
+    fn threads_of_another_namespace_are_asked_about_once() {
+        let mut tids = ForeignTids::default();
+        let asked = RefCell::new(Vec::new());
+        let number_there = |tid| {
+            asked.borrow_mut().push(tid);
+            Some(tid - 1000)
+        };
+        assert_eq!(tids.translate(2, || vec![1001, 1002], number_there), 1002);
+        assert_eq!(tids.translate(1, || unreachable!(), number_there), 1001);
+        assert_eq!(tids.translate(3, || vec![1001, 1003], number_there), 1003);
+        assert_eq!(*asked.borrow(), [1001, 1002, 1003]);
+        // One that has ended before anybody looked keeps its number, without another list.
+        assert_eq!(tids.translate(4, || vec![1001, 1003], number_there), 4);
+        assert_eq!(tids.translate(4, || unreachable!(), number_there), 4);
+        // A number of ours that is used again is asked about again.
+        let later = |tid| Some(tid - 995);
+        assert_eq!(tids.translate(7, || vec![1001, 1002], later), 1002);
+        // No more than its share of the time.
+        tids.spent = Duration::from_secs(3600);
+        assert_eq!(tids.translate(9, || unreachable!(), later), 9);
     }
 
     #[test]
