@@ -49,6 +49,9 @@ const WARM_UP: usize = 16;
 /// Exit code of clrscope when it was interrupted twice.
 const INTERRUPTED_TWICE: i32 = 130;
 
+/// How a failure begins that says that the target did not come to its own end.
+const DEAD: &str = "the target died, or went wrong";
+
 const POLL: Duration = Duration::from_millis(10);
 
 /// What a cell came to.
@@ -113,8 +116,9 @@ impl Bench {
                 let _ = writeln!(log, "\n== the same without clrscope");
                 match self.attempt(table, cell, seed, false, &mut log) {
                     Ok(Verdict::Failed(without)) => {
-                        // What it does by itself is not clrscope's; the rest is.
-                        let ours = |reason: &String| !without.iter().any(|other| kind(other) == kind(reason));
+                        // What it does by itself is not clrscope's; the rest is. Of one that dies by itself all is.
+                        let dies = without.iter().any(|reason| reason.starts_with(DEAD));
+                        let ours = |reason: &String| !dies && !without.iter().any(|other| kind(other) == kind(reason));
                         let left: Vec<String> = reasons.into_iter().filter(ours).collect();
                         if left.is_empty() {
                             Verdict::Unfit(format!("without clrscope: {}", without.join("; ")))
@@ -607,7 +611,7 @@ impl Attempt<'_> {
         }
         if let Some(wrong) = &ended.wrong {
             self.failures.push(format!(
-                "the target: {} ({})",
+                "{DEAD}: {} ({})",
                 wrong.lines().next().unwrap_or_default(),
                 shown(ended.status)
             ));
@@ -626,7 +630,7 @@ impl Attempt<'_> {
         let right = ended.status.is_some_and(|status| status.success() || sudden && status.signal() == Some(9));
         if !right {
             self.failures.push(format!(
-                "the target ended with {} instead of 0: {}",
+                "{DEAD}: it ended with {} instead of 0: {}",
                 shown(ended.status),
                 ended.errors.join(" / ")
             ));
@@ -643,6 +647,9 @@ impl Attempt<'_> {
     /// What is left in folders when all is over.
     fn files(&mut self) {
         let mut left: BTreeSet<String> = files_of_ours(&self.scene.tmp);
+        if self.action.launches && self.conditions.iter().any(|condition| condition.keeps_files) {
+            left.clear();
+        }
         left.extend(files_of_ours(&self.scene.own_tmp));
         if !left.is_empty() {
             self.failures.push(format!("left: files {left:?}"));

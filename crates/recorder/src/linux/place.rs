@@ -210,14 +210,15 @@ impl Folder {
     }
 
     fn remove(&mut self) {
-        if std::mem::replace(&mut self.removed, true) {
+        if self.removed {
             return;
         }
-        // If it cannot be removed now (the target's file system is gone), there is nothing left to clean.
-        let _ = self.owner.run(|| {
+        // What cannot be removed now (the file system is read-only just now) is tried again at the end.
+        let removed = self.owner.run(|| {
             step("remove");
             remove(&self.parent, self.name.as_ref(), &self.directory)
         });
+        self.removed = removed.is_ok_and(|removed| removed.is_ok());
     }
 }
 
