@@ -46,7 +46,7 @@ const SECONDS: u64 = 300;
 /// How often the target is looked at before clrscope comes, at most: the runtime makes threads of its own for a second.
 const WARM_UP: usize = 16;
 
-/// Exit code of clrscope when it was interrupted twice.
+/// Exit code of clrscope when it was interrupted twice, or could not end in order after a polite signal.
 const INTERRUPTED_TWICE: i32 = 130;
 
 /// How a failure begins that says that the target did not come to its own end.
@@ -574,6 +574,8 @@ impl Attempt<'_> {
         let code = status.code().unwrap_or(-1);
         self.left_in_haste |= code == INTERRUPTED_TWICE;
         let of_ending: &[i32] = match self.ending.name {
+            // A process that hardly answers is not waited for.
+            "sigterm" | "hangup" if self.patience > 1 => &[5, INTERRUPTED_TWICE],
             "ctrl-c" | "sigterm" | "hangup" => &[5],
             "ctrl-c-twice" => &[5, INTERRUPTED_TWICE],
             "target-stops" | "target-killed" => &[3, 5],
