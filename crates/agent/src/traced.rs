@@ -5,23 +5,26 @@
 //!
 //! Each thread writes a [`Shard`] of its own with a [`Block`] for each method that it has called, and a [`Histogram`] for those that it calls more than
 //! a few times: everything in it is an atomic number that is loaded and stored without order, which on a processor is a plain load or store. Once its thread is gone, the shard is handed to
-//! the next new thread as it is: it is the sum over all shards that counts, and numbers only grow. What the runtime compiled to call these functions
-//! may call them as long as the process lives, so nothing is ever given back.
+//! the next new thread as it is: it is the sum over all shards that counts, and during a session numbers only grow. After it the shards of threads that are gone
+//! are given back. Those of others stay: what the runtime compiled to call these functions may call them as long as the process lives.
 
 use crate::arguments::{TextLayout, Value, Values};
 use crate::calls::{self, GUARDED, Tree, TreeKind, UNTIMED};
-use crate::os::map::{Zeroed, pages};
+use crate::os::map::{self, PAGE, Zeroed};
 use crate::os::threads::{current_tid, is_gone};
 use crate::pending::{Begun, Pending};
 use crate::single_calls::{Calls, SingleCall};
 use corprof::info::StringLayout;
 use instrument::{Manager, Probes};
 use std::cell::Cell;
-use std::ptr::{null, null_mut};
+use std::ptr::{NonNull, null, null_mut};
 use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
-    Ordering::{AcqRel, Acquire, Relaxed, Release},
+    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+    fence,
 };
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Most threads with a shard at a time.
 const MOST_SHARDS: usize = 4096;
@@ -32,8 +35,15 @@ const COUNTS: usize = 512;
 const BLOCKS: usize = 16;
 const METHODS: usize = Manager::MOST as usize;
 /// Fewest and most bytes that a thread reserves at a time.
-const LEAST_AT_A_TIME: usize = 4096;
+const LEAST_AT_A_TIME: usize = PAGE;
 const MOST_AT_A_TIME: usize = 512 << 10;
+/// Pieces of memory that a thread may reserve in this way: more than fit into all that there may be, and as many as the last page of a shard has room for.
+const RESERVED: usize = 360;
+
+/// Owner of a shard that is about to be given back.
+const NOBODY_ANY_MORE: u32 = u32::MAX;
+/// How long threads that are just looking for a shard are waited for.
+const SEEK_LIMIT: Duration = Duration::from_millis(100);
 
 /// Buckets within each doubling: a bucket is 6 % wide.
 const PARTS_BITS: u32 = 4;
@@ -68,6 +78,10 @@ static TEXT_LAYOUT: AtomicU64 = AtomicU64::new(0);
 static SHARDS: [AtomicPtr<Shard>; MOST_SHARDS] = [const { AtomicPtr::new(null_mut()) }; MOST_SHARDS];
 /// Behind all places that ever had a shard: readers look at all of them for each method.
 static USED: AtomicUsize = AtomicUsize::new(0);
+/// Threads that look for a shard just now, and may look into any.
+static SEEKERS: AtomicUsize = AtomicUsize::new(0);
+/// Whether shards were made since those of threads that are gone were looked for.
+static GROWN: AtomicBool = AtomicBool::new(false);
 /// Bytes of all shards, as reserved.
 static MEMORY: AtomicUsize = AtomicUsize::new(0);
 /// Calls that are not counted: in threads without a shard, and those for which there was no memory.
@@ -148,7 +162,14 @@ struct Shard {
     more_blocks: Supply<[Block; BLOCKS]>,
     more_histograms: Supply<Histogram>,
     more_groups: Supply<Group>,
+    reserved: Reserved,
 }
+
+const _: () = assert!(size_of::<Shard>() <= 9 * PAGE, "no page for the list of what is reserved alone");
+
+/// What the supplies of a shard have reserved: addresses, in whose lowest bits, which are free, the number of pages is. All zeros are nothing.
+#[repr(C)]
+struct Reserved([AtomicPtr<u8>; RESERVED]);
 
 /// Memory for more of the same, of which a thread that has many will need more. All zeros are nothing.
 #[repr(C)]
@@ -556,7 +577,7 @@ impl Local {
     /// This thread's shard, if it has one.
     #[inline]
     fn shard_there(&self) -> Option<&'static Shard> {
-        // SAFETY: shards are never given back.
+        // SAFETY: shards are given back only when their threads are gone.
         unsafe { self.shard.get().as_ref() }
     }
 
@@ -569,7 +590,11 @@ impl Local {
     #[cold]
     fn first_shard(&self) -> Option<&'static Shard> {
         let os_tid = current_tid();
+        // Said before the first is looked at: from then on none is given back that can be seen here.
+        SEEKERS.fetch_add(1, SeqCst);
+        fence(SeqCst);
         let shard = shards().find(|shard| shard.os_tid.compare_exchange(0, os_tid, AcqRel, Relaxed).is_ok());
+        SEEKERS.fetch_sub(1, SeqCst);
         let shard = shard.or_else(|| new_shard(os_tid))?;
         self.shard.set(shard);
         Some(shard)
@@ -593,7 +618,7 @@ impl Local {
 fn new_shard(os_tid: u32) -> Option<&'static Shard> {
     let free = SHARDS.iter().position(|slot| slot.load(Relaxed).is_null())?;
     let made = piece::<Shard>()?;
-    // SAFETY: it was made just now, and is never given back.
+    // SAFETY: it was made just now, and is not given back before this thread is gone.
     let shard = unsafe { made.as_ref()? };
     shard.os_tid.store(os_tid, Relaxed);
     // Others look for a place at the same time.
@@ -602,15 +627,17 @@ fn new_shard(os_tid: u32) -> Option<&'static Shard> {
     // One without a place stays, unused: the rare loser of a race for the last one.
     let (place, _) = placed?;
     USED.fetch_max(place + 1, AcqRel);
+    GROWN.store(true, Relaxed);
     Some(shard)
 }
 
+/// For the one thread that gives them back, and those that are [`SEEKERS`].
 fn shards() -> impl Iterator<Item = &'static Shard> {
-    // SAFETY: what stands there was made by `new_shard`, and is never given back.
+    // SAFETY: what stands there was made by `new_shard`. Whoever gives it back takes it away here first and then waits for all seekers.
     SHARDS.iter().take(USED.load(Acquire)).filter_map(|slot| unsafe { slot.load(Acquire).as_ref() })
 }
 
-/// Memory of zeros that is never given back; `None` if there is none, or there would be too much.
+/// Memory of zeros for as long as the shard; `None` if there is none, or there would be too much.
 fn piece<T>() -> Option<*mut T> {
     // SAFETY: only called for types that are made of atomic numbers and pointers, for which zero is a value.
     accounted(size_of::<T>(), || unsafe { Zeroed::<T>::reserve() }.map(Zeroed::into_raw))
@@ -638,8 +665,19 @@ fn made_by<T>(slot: &AtomicPtr<T>, make: impl FnOnce() -> Option<*mut T>) -> Opt
         place = make()?;
         slot.store(place, Release);
     }
-    // SAFETY: pieces are never given back.
+    // SAFETY: pieces stay as long as their shard.
     unsafe { place.as_ref() }
+}
+
+/// Gives a piece back.
+///
+/// # Safety
+/// It is null or came from [`piece`], and nobody uses it any more.
+unsafe fn discard<T>(place: *mut T) {
+    // SAFETY: the caller's word; pieces are made so.
+    if unsafe { Zeroed::from_raw(place) }.is_some() {
+        MEMORY.fetch_sub(size_of::<T>(), Relaxed);
+    }
 }
 
 fn told_of(slot: u32) -> Option<usize> {
@@ -668,7 +706,7 @@ impl Block {
 
     #[inline]
     fn histogram(&self) -> Option<&'static Histogram> {
-        // SAFETY: they are never given back.
+        // SAFETY: they stay as long as the shard.
         unsafe { self.histogram.load(Acquire).as_ref() }
     }
 
@@ -677,7 +715,7 @@ impl Block {
         let bucket = bucket_of(ticks);
         let (place, recent) = (bucket / PARTS, self.recent.load(Relaxed));
         let group = if recent % align_of::<Group>() == place && recent > place {
-            // SAFETY: it was stored below, and they are never given back.
+            // SAFETY: it was stored below, and they stay as long as the shard.
             unsafe { ((recent - place) as *const Group).as_ref() }
         } else {
             let group = histogram.group(shard, place);
@@ -689,8 +727,8 @@ impl Block {
 
     #[cold]
     fn first_histogram(&self, shard: &Shard) -> Option<&'static Histogram> {
-        let made = shard.more_histograms.take()?;
-        // SAFETY: it is zeros, is nobody else's, and is never given back.
+        let made = shard.more_histograms.take(&shard.reserved)?;
+        // SAFETY: it is zeros, is nobody else's, and stays as long as the shard.
         let histogram = unsafe { made.as_ref()? };
         let are_in = self.first.iter().all(|ticks| self.add(histogram, shard, ticks.load(Relaxed)));
         are_in.then(|| self.histogram.store(made, Release))?;
@@ -704,7 +742,7 @@ impl Block {
             return first.for_each(|ticks| each(bucket_of(ticks.load(Relaxed)), 1));
         };
         for (place, group) in histogram.0.iter().enumerate() {
-            // SAFETY: they are never given back.
+            // SAFETY: they stay as long as the shard.
             let Some(group) = (unsafe { group.load(Acquire).as_ref() }) else { continue };
             let counts = group.0.iter().map(|count| count.load(Relaxed)).enumerate();
             counts.filter(|(_, count)| *count > 0).for_each(|(part, count)| each(place * PARTS + part, count));
@@ -732,7 +770,7 @@ impl Block {
 
 impl Histogram {
     fn group(&self, shard: &Shard, place: usize) -> Option<&'static Group> {
-        made_by(self.0.get(place)?, || shard.more_groups.take())
+        made_by(self.0.get(place)?, || shard.more_groups.take(&shard.reserved))
     }
 }
 
@@ -749,13 +787,13 @@ impl<T> Supply<T> {
     /// Zeros for one more. As many are reserved at a time as fit into a page, and later a quarter of as many as there are: all of their pages at once cost
     /// far less than one by one. To be called by the one thread that owns the shard, for types of which zeros are a value.
     #[cold]
-    fn take(&self) -> Option<*mut T> {
+    fn take(&self, list: &Reserved) -> Option<*mut T> {
         const { assert!(size_of::<T>() != 0 && size_of::<T>() <= LEAST_AT_A_TIME, "one fits") };
         let (taken, mut spare) = (self.taken.load(Relaxed), self.spare.load(Relaxed));
         if spare == 0 {
             let size = size_of::<T>();
             spare = (taken / 4).min(MOST_AT_A_TIME / size).max(LEAST_AT_A_TIME / size);
-            let reserved = accounted(spare * size, || pages(spare * size))?;
+            let reserved = list.add((spare * size).next_multiple_of(PAGE))?;
             self.next.store(reserved.as_ptr().cast(), Relaxed);
         }
         let next = self.next.load(Relaxed);
@@ -766,7 +804,48 @@ impl<T> Supply<T> {
     }
 }
 
+impl Reserved {
+    /// Reserves so many bytes, whole pages; `None` if there is no room.
+    fn add(&self, bytes: usize) -> Option<NonNull<u8>> {
+        let place = self.0.iter().find(|place| place.load(Relaxed).is_null())?;
+        let made = accounted(bytes, || map::pages(bytes))?;
+        place.store(made.as_ptr().map_addr(|address| address | (bytes / PAGE)), Relaxed);
+        Some(made)
+    }
+
+    /// Gives everything back.
+    ///
+    /// # Safety
+    /// Nobody uses it any more.
+    unsafe fn discard(&self) {
+        for place in &self.0 {
+            let what = place.swap(null_mut(), Relaxed);
+            let bytes = what.addr() % PAGE * PAGE;
+            let Some(made) = NonNull::new(what.map_addr(|address| address & !(PAGE - 1))) else { return };
+            // SAFETY: `add` reserved so many bytes there, and by the caller's word nobody uses them.
+            unsafe { map::give_back(made, bytes) };
+            MEMORY.fetch_sub(bytes, Relaxed);
+        }
+    }
+}
+
 impl Shard {
+    /// Gives a shard back, with everything in it.
+    ///
+    /// # Safety
+    /// It came from [`piece`], and nobody uses it any more.
+    unsafe fn discard(shard: *mut Shard) {
+        // SAFETY: the caller's word. What it points to is its own, and was made by `piece`, but for what its supplies have reserved.
+        unsafe {
+            let Some(there) = shard.as_ref() else { return };
+            there.reserved.discard();
+            there.counts.iter().for_each(|counts| discard(counts.load(Acquire)));
+            discard(there.calls.load(Acquire));
+            discard(there.values.load(Acquire));
+            discard(shard);
+        }
+    }
+
     #[inline]
     fn count(&self, slot: u32) -> Option<&AtomicU64> {
         let slot = slot as usize;
@@ -776,7 +855,7 @@ impl Shard {
     #[inline]
     fn block(&self, slot: u32) -> Option<&Block> {
         let slot = slot as usize;
-        made_by(self.blocks.get(slot / BLOCKS)?, || self.more_blocks.take())?.get(slot % BLOCKS)
+        made_by(self.blocks.get(slot / BLOCKS)?, || self.more_blocks.take(&self.reserved))?.get(slot % BLOCKS)
     }
 
     /// The same for a reader, who makes nothing.
@@ -858,13 +937,59 @@ pub fn totals(slot: u32) -> Totals {
     totals
 }
 
+/// The same, if shards were made since the last time: where threads come and go by the hundred in a second, each would need one of its own.
+pub fn free_shards_if_grown() {
+    if GROWN.load(Relaxed) {
+        free_shards();
+    }
+}
+
 /// Lets shards of threads that are gone be taken by new ones.
 pub fn free_shards() {
+    GROWN.store(false, Relaxed);
     for shard in shards() {
         let os_tid = shard.os_tid.load(Relaxed);
-        if os_tid != 0 && is_gone(os_tid) {
+        if os_tid != 0 && os_tid != NOBODY_ANY_MORE && is_gone(os_tid) {
             shard.os_tid.store(0, Release);
         }
+    }
+}
+
+/// Gives back the shards of threads that are gone. What they counted is in no sum any more: to be called between two sessions, by the thread that reads.
+pub fn give_back() {
+    free_shards();
+    let mut gone = Vec::new();
+    for place in SHARDS.iter().take(USED.load(Acquire)) {
+        let shard = place.load(Acquire);
+        // SAFETY: only this thread takes away what stands there.
+        let free = unsafe { shard.as_ref() };
+        // Nobody who sees it takes it any more.
+        if free.is_some_and(|free| free.os_tid.compare_exchange(0, NOBODY_ANY_MORE, AcqRel, Relaxed).is_ok()) {
+            place.store(null_mut(), Release);
+            gone.push(shard);
+        }
+    }
+    // Whoever begins to look from here on finds none of them.
+    fence(SeqCst);
+    let until = Instant::now() + SEEK_LIMIT;
+    while SEEKERS.load(SeqCst) != 0 && Instant::now() < until {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let nobody_looks = SEEKERS.load(SeqCst) == 0;
+    for shard in gone {
+        if nobody_looks {
+            // SAFETY: its thread is gone, it is in no place, and nobody looks at what was in one before.
+            unsafe { Shard::discard(shard) };
+            continue;
+        }
+        // A thread stands still in its search: they stay for new threads, as before.
+        // SAFETY: it was not given back.
+        if let Some(shard) = unsafe { shard.as_ref() } {
+            shard.os_tid.store(0, Release);
+        }
+        let mut places = SHARDS.iter().enumerate();
+        let placed = places.find(|(_, slot)| slot.compare_exchange(null_mut(), shard, AcqRel, Relaxed).is_ok());
+        USED.fetch_max(placed.map_or(0, |(place, _)| place + 1), AcqRel);
     }
 }
 
@@ -907,6 +1032,8 @@ mod tests {
     use std::sync::{Mutex, MutexGuard, PoisonError};
 
     use super::*;
+    use crate::ledger;
+    use wire::Resource;
 
     /// Switching on and taking single calls concerns all methods.
     fn alone() -> MutexGuard<'static, ()> {
@@ -937,7 +1064,7 @@ mod tests {
         switch_on(false);
         let threads: Vec<_> = (0..4)
             .map(|_| {
-                std::thread::spawn(move || {
+                thread::spawn(move || {
                     for call in 0..1000 {
                         enter(slot);
                         if call % 10 == 0 {
@@ -960,16 +1087,74 @@ mod tests {
         assert_eq!(totals(slot - 1).calls, 4000);
         assert_eq!((counted(slot), counted(slot - 1), counted(slot - 2)), ((4000, 4000), (4000, 0), (0, 0)));
         while tids.iter().any(|tid| !is_gone(*tid)) {
-            std::thread::yield_now();
+            thread::yield_now();
         }
         free_shards();
         let before = shards().count();
-        std::thread::spawn(move || count(slot - 1)).join().unwrap();
+        thread::spawn(move || count(slot - 1)).join().unwrap();
         assert_eq!((shards().count(), totals(slot - 1).calls), (before, 4001));
         switch_off();
         enter(slot);
         leave(slot);
         assert_eq!(totals(slot).calls, 4000);
+    }
+
+    #[test]
+    fn shards_of_threads_that_are_gone_are_given_back_with_all_that_is_in_them() {
+        let _alone = alone();
+        let slot = Manager::MOST - 11;
+        switch_on(true);
+        give_back();
+        let (memory_before, shards_before, held_before) =
+            (memory(), shards().count(), ledger::held(Resource::MappedBytes));
+        // One thread lives on, and keeps its own; others come and go while shards are given back.
+        let (stop, lives) = (AtomicBool::new(false), AtomicBool::new(false));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Relaxed) {
+                    count(slot - 1);
+                    lives.store(true, Relaxed);
+                }
+            });
+            while !lives.load(Relaxed) {
+                thread::yield_now();
+            }
+            for round in 0..50 {
+                let threads: Vec<_> = (0..4)
+                    .map(|_| {
+                        scope.spawn(move || {
+                            for call in 0..100_u64 {
+                                enter(slot);
+                                // Several blocks, and several groups of buckets.
+                                begin(slot - 200, calls::ticks() - (1 << (call % 40)));
+                                leave(slot - 200);
+                                leave(slot);
+                            }
+                            current_tid()
+                        })
+                    })
+                    .collect();
+                give_back();
+                let tids: Vec<u32> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+                if round % 10 == 0 {
+                    assert!(memory() > memory_before);
+                }
+                while tids.iter().any(|tid| !is_gone(*tid)) {
+                    thread::yield_now();
+                }
+            }
+            assert!(totals(slot).calls >= 400);
+            give_back();
+            let own = size_of::<Shard>() + PAGE;
+            assert_eq!((shards().count(), memory()), (shards_before + 1, memory_before + own));
+            assert_eq!((totals(slot).calls, totals(slot - 200).timed), (0, 0));
+            assert!(totals(slot - 1).calls > 0);
+            stop.store(true, Relaxed);
+        });
+        switch_off();
+        // Call trees are given back by who reads them.
+        let trees = 200 * size_of::<Tree>();
+        assert_eq!(ledger::held(Resource::MappedBytes) - held_before, (trees + size_of::<Shard>() + PAGE) as u64);
     }
 
     /// A call that has begun then.
@@ -979,8 +1164,9 @@ mod tests {
 
     #[test]
     fn the_first_calls_and_all_others_are_in_the_same_buckets() {
+        let _alone = alone();
         let slot = Manager::MOST - 9;
-        std::thread::spawn(move || {
+        thread::spawn(move || {
             let mut expected = BTreeMap::new();
             for calls in 1..FIRST as u64 * 3 {
                 let taken = 1 << (calls % 5 * 4);
@@ -1033,7 +1219,7 @@ mod tests {
         let _alone = alone();
         let slot = Manager::MOST - 5;
         let mut told = Vec::new();
-        std::thread::spawn(move || {
+        thread::spawn(move || {
             let _ = LOCAL.try_with(|local| {
                 // Before it is said how many are told, none is, and nothing is decided.
                 let ended = |taken: u64| Ended {
@@ -1066,7 +1252,7 @@ mod tests {
         let (slot, mut told) = (Manager::MOST - 7, Vec::new());
         switch_on(false);
         set_limits(slot, 1, 1);
-        let shown_by = std::thread::spawn(move || {
+        let shown_by = thread::spawn(move || {
             let mut shown_times = Vec::new();
             for taken in [5_000_u64, 1, 900_000_000] {
                 // As if it had begun then.
@@ -1094,7 +1280,7 @@ mod tests {
         let (slot, mut told) = (Manager::MOST - 8, Vec::new());
         switch_on(true);
         set_limits(slot, 1, 1);
-        let asked = std::thread::spawn(move || {
+        let asked = thread::spawn(move || {
             let show = |asks: i32, value| {
                 if asks != 0 {
                     show_number(0, value);

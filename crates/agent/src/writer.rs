@@ -16,7 +16,7 @@ use crate::os::threads::OwnThread;
 use crate::os::{clock, tasks, threads};
 use crate::queue::Event;
 use crate::resolver::Resolver;
-use crate::traced_reader;
+use crate::{traced, traced_reader};
 use com::codes::{
     CORPROF_E_IMMUTABLE_FLAGS_SET, CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT, CORPROF_E_PROFILER_DETACHING,
 };
@@ -204,6 +204,7 @@ impl<'a> Writer<'a> {
             }
             // Names of many methods at once would take long as the process ends, and so would many calls.
             self.define_instrumented()?;
+            traced::free_shards_if_grown();
             if begun && self.calls.has_much() {
                 self.flush_calls(false)?;
             }
@@ -421,29 +422,42 @@ impl<'a> Writer<'a> {
         self.agent.stop_looking();
         self.agent.with_signals(SignalEngine::disarm);
         exception_events::stop(self.agent);
-        let Ok(reason) = reason else { return };
-        let _ = (|| {
-            self.flush_collectors()?;
-            self.flush_calls(true)?;
-            self.flush_allocated()?;
-            self.flush_traced()?;
-            self.drain()?;
-            let mut status = self.status();
-            // What is left of it decides whether we can leave.
-            self.agent.stop_signals();
-            self.drain()?;
-            status.resources = ledger::report();
-            let reason = match reason {
-                _ if self.agent.is_shutdown() => reason,
-                _ if signals::must_stay() => ByeReason::Handler,
-                _ if self.agent.is_hooked() => ByeReason::Hooked,
-                ByeReason::Stopped if self.agent.is_resident() => ByeReason::Resident,
-                _ if self.agent.may_leave() => reason,
-                _ => ByeReason::Stays,
-            };
-            self.put(Record::Bye(Bye { reason, status }))?;
-            self.send()
-        })();
+        if let Ok(reason) = reason {
+            // Where nobody listens any more, there is nothing else to do.
+            let _ = self.say_goodbye(reason);
+        }
+        self.give_back_tables();
+    }
+
+    /// Gives back what threads that are gone have left. A process that ends takes it with it.
+    fn give_back_tables(&self) {
+        if !self.agent.is_shutdown() {
+            traced::give_back();
+        }
+    }
+
+    fn say_goodbye(&mut self, reason: ByeReason) -> Result<(), Gone> {
+        self.flush_collectors()?;
+        self.flush_calls(true)?;
+        self.flush_allocated()?;
+        self.flush_traced()?;
+        self.drain()?;
+        let mut status = self.status();
+        // What is left of it decides whether we can leave.
+        self.agent.stop_signals();
+        self.drain()?;
+        self.give_back_tables();
+        status.resources = ledger::report();
+        let reason = match reason {
+            _ if self.agent.is_shutdown() => reason,
+            _ if signals::must_stay() => ByeReason::Handler,
+            _ if self.agent.is_hooked() => ByeReason::Hooked,
+            ByeReason::Stopped if self.agent.is_resident() => ByeReason::Resident,
+            _ if self.agent.may_leave() => reason,
+            _ => ByeReason::Stays,
+        };
+        self.put(Record::Bye(Bye { reason, status }))?;
+        self.send()
     }
 
     fn answer(&mut self, executed: &[u64], guessed: &[u64]) -> Result<(), Gone> {

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 #[derive(Clone)]
 pub struct Port {
     source: Source,
-    timeout: Duration,
+    /// As each command has it, if nothing else was said.
+    timeout: Option<Duration>,
 }
 
 /// Where connections come from.
@@ -90,8 +91,12 @@ pub enum PerfMapType {
 }
 
 impl Port {
-    /// Time that a command may take when nothing else was said.
+    /// Time that a command may take when nothing else was said, but for one that starts an event session.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
+
+    /// Time that starting an event session may take when nothing else was said. The runtime does it on a thread that each collection of
+    /// garbage holds up: where it collects hundreds of times per second on many threads, that was seen to take 4 seconds.
+    pub const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
 
     /// Most bytes of client data that fit in an attach request with a library path of usual length. The protocol
     /// allows 64 KiB for the whole message.
@@ -100,17 +105,21 @@ impl Port {
     /// The port that listens at `path`; on Windows the name of the pipe. With `pid` each connection is checked:
     /// another process that answers there is [`Error::WrongPeer`].
     pub fn new(path: &Path, pid: Option<u32>) -> Self {
-        Self { source: Source::Listening { path: path.to_owned(), pid }, timeout: Self::DEFAULT_TIMEOUT }
+        Self { source: Source::Listening { path: path.to_owned(), pid }, timeout: None }
     }
 
     /// The port of a runtime that connected to us.
     pub(crate) fn reverse(instance: Instance) -> Self {
-        Self { source: Source::Reverse(instance), timeout: Self::DEFAULT_TIMEOUT }
+        Self { source: Source::Reverse(instance), timeout: None }
     }
 
     /// The same port with another time-out for each command.
     pub fn with_timeout(&self, timeout: Duration) -> Self {
-        Self { source: self.source.clone(), timeout }
+        Self { source: self.source.clone(), timeout: Some(timeout) }
+    }
+
+    fn timeout(&self) -> Duration {
+        self.timeout.unwrap_or(Self::DEFAULT_TIMEOUT)
     }
 
     /// Where the port is, for messages.
@@ -168,7 +177,7 @@ impl Port {
     ///
     /// .NET Core 3.1 and older know none and give [`HResult::UNKNOWN_COMMAND`]; .NET 5 has the first form only.
     pub fn process_info(&self) -> Result<ProcessInfo, Error> {
-        let deadline = Instant::now() + self.timeout;
+        let deadline = Instant::now() + self.timeout();
         let mut last = None;
         for (command, form) in [(Command::PROCESS_INFO_3, 3), (Command::PROCESS_INFO_2, 2), (Command::PROCESS_INFO, 1)]
         {
@@ -192,14 +201,14 @@ impl Port {
         const MAX_ENVIRONMENT: usize = 32 << 20;
         let command = Command::PROCESS_ENVIRONMENT;
         let garbage = |what: String| Error::Garbage { command: command.name, what };
-        let (stream, payload) = self.exchange(command, Payload::new(), self.timeout)?;
+        let (stream, payload) = self.exchange(command, Payload::new(), self.timeout())?;
         let size = Fields::new(&payload).u32().map_err(garbage)? as usize;
         if size > MAX_ENVIRONMENT {
             return Err(garbage(format!("it announces an environment of {size} bytes")));
         }
         // Grows with what really comes.
         let mut bytes = Vec::new();
-        let failed = |source| Error::from_io(command.name, self.timeout, source);
+        let failed = |source| Error::from_io(command.name, self.timeout(), source);
         stream.take(size as u64).read_to_end(&mut bytes).map_err(failed)?;
         let mut fields = Fields::new(&bytes);
         let count = fields.u32().map_err(garbage)?;
@@ -234,18 +243,18 @@ impl Port {
 
     /// Sets the profiler that a runtime which is suspended at its start will begin with. Needs .NET 6.
     pub fn set_startup_profiler(&self, clsid: [u8; 16], library: &str) -> Result<(), Error> {
-        self.order(Command::STARTUP_PROFILER, Payload::new().raw(&clsid).string(library), self.timeout)
+        self.order(Command::STARTUP_PROFILER, Payload::new().raw(&clsid).string(library), self.timeout())
     }
 
     /// Lets a runtime go on that is suspended at its start. Does nothing to one that is not. Needs .NET 5.
     pub fn resume_runtime(&self) -> Result<(), Error> {
-        self.order(Command::RESUME_RUNTIME, Payload::new(), self.timeout)
+        self.order(Command::RESUME_RUNTIME, Payload::new(), self.timeout())
     }
 
     /// Sets an environment variable of the process; an empty value removes it. Needs .NET 6.
     pub fn set_environment_variable(&self, name: &str, value: &str) -> Result<(), Error> {
         let payload = Payload::new().string(name).string(value);
-        self.order(Command::SET_ENVIRONMENT_VARIABLE, payload, self.timeout)
+        self.order(Command::SET_ENVIRONMENT_VARIABLE, payload, self.timeout())
     }
 
     /// Makes the runtime write a core dump to `path`, as the target sees it. The newest form that the runtime
@@ -270,12 +279,12 @@ impl Port {
 
     /// Starts writing maps of JIT'd code for native profilers. Needs .NET 8.
     pub fn enable_perf_map(&self, kind: PerfMapType) -> Result<(), Error> {
-        self.order(Command::ENABLE_PERF_MAP, Payload::new().u32(kind as u32), self.timeout)
+        self.order(Command::ENABLE_PERF_MAP, Payload::new().u32(kind as u32), self.timeout())
     }
 
     /// Ends what [`Self::enable_perf_map`] started. Needs .NET 8.
     pub fn disable_perf_map(&self) -> Result<(), Error> {
-        self.order(Command::DISABLE_PERF_MAP, Payload::new(), self.timeout)
+        self.order(Command::DISABLE_PERF_MAP, Payload::new(), self.timeout())
     }
 
     /// Starts an EventPipe session. The newest form of the command that the runtime knows is used, see
@@ -318,7 +327,7 @@ impl Port {
         config: &EventPipeConfig,
         exchange: impl Fn(Command, Payload, Duration) -> Result<(Stream, Vec<u8>, Option<Kept>), Error>,
     ) -> Result<EventPipeSession, Error> {
-        let deadline = Instant::now() + self.timeout;
+        let deadline = Instant::now() + self.timeout.unwrap_or(Self::SESSION_TIMEOUT);
         let mut last = None;
         for form in (1..=4).rev() {
             let (command, payload) = config.command(form);
@@ -345,7 +354,7 @@ impl Port {
 
 impl fmt::Debug for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Port").field("address", &self.address()).field("timeout", &self.timeout).finish()
+        f.debug_struct("Port").field("address", &self.address()).field("timeout", &self.timeout()).finish()
     }
 }
 

@@ -87,6 +87,19 @@ fn a_peer_that_says_nothing() {
     assert!(matches!(fails(|| port.resume_runtime()), Error::Timeout { .. }));
 }
 
+/// A runtime that collects garbage all the time begins a session late, and is not ill.
+#[test]
+fn a_session_may_begin_later_than_other_commands_are_answered() {
+    let peer = Peer::new(|mut connection| {
+        let _ = connection.read(&mut [0; 4096]);
+        std::thread::sleep(Port::DEFAULT_TIMEOUT + TIMEOUT);
+        let _ = connection.write_all(&answer(0, &7_u64.to_le_bytes()));
+        // Nobody stops this session.
+        std::mem::forget(connection);
+    });
+    Port::new(&peer.path, None).collect(&EventPipeConfig::new(vec![Provider::gc()])).unwrap();
+}
+
 #[test]
 fn a_peer_that_never_accepts() {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};

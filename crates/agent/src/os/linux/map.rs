@@ -5,9 +5,22 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use wire::Resource;
 
-/// Zeroed pages for so many bytes, which stay. All of them are there at once, which costs a fraction of what it does one by one as they are used.
+/// Bytes of a page. Larger ones are a multiple of it.
+pub const PAGE: usize = 4096;
+
+/// Zeroed pages for so many bytes, until [`give_back`]. All of them are there at once, which costs a fraction of what it does one by one as they are used.
 pub fn pages(bytes: usize) -> Option<NonNull<u8>> {
     map(bytes, libc::MAP_POPULATE)
+}
+
+/// Gives pages back.
+///
+/// # Safety
+/// They came from [`pages`] with so many bytes, and nobody uses them any more.
+pub unsafe fn give_back(place: NonNull<u8>, bytes: usize) {
+    // SAFETY: they were mapped so, and are nobody else's.
+    unsafe { libc::munmap(place.as_ptr().cast(), bytes) };
+    returned(bytes);
 }
 
 /// Lets so many bytes of memory that is reserved be there, for the same reason. They come as they are used, too, where the kernel does not know how
