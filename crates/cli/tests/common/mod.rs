@@ -158,12 +158,14 @@ fn collect(mut stream: impl Read + Send + 'static) -> JoinHandle<String> {
     })
 }
 
-/// The one process that a process has started.
+/// The one process that a process has started, but for the keeper of its event sessions.
 pub fn child_of(pid: u32) -> u32 {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let children = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("children")).unwrap_or_default());
-    let children: Vec<String> =
-        children.flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect();
+    let children = children.flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+    let is_keeper =
+        |pid: &String| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "event-keeper\n");
+    let children: Vec<String> = children.filter(|pid| !is_keeper(pid)).collect();
     assert_eq!(children.len(), 1, "{children:?}");
     children[0].parse().unwrap()
 }
