@@ -1,4 +1,4 @@
-use std::{collections::HashMap, path::PathBuf};
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
 use crate::{
     index::AddressIndex,
@@ -54,7 +54,7 @@ pub struct SnapshotBuilder {
     last_class: Option<(u64, u32)>,
     names: HashMap<u64, TypeInfo>,
     roots: Vec<Root>,
-    root_names: HashMap<u64, String>,
+    root_names: HashMap<u64, Arc<str>>,
     generations: Vec<Generation>,
     dependents: Vec<(u64, u64)>,
     states: Vec<(u64, i32)>,
@@ -163,9 +163,9 @@ impl SnapshotBuilder {
     }
 
     /// What the roots with this [`Root::id`] are called: a static field.
-    pub fn root_name(&mut self, id: u64, name: &str) {
+    pub fn root_name(&mut self, id: u64, name: impl Into<Arc<str>>) {
         if self.fits_one_more() {
-            self.root_names.insert(id, name.to_owned());
+            self.root_names.insert(id, name.into());
         }
     }
 

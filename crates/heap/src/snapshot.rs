@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use serde::Serialize;
 
@@ -183,7 +183,7 @@ pub struct Snapshot {
     pub(crate) type_table: Vec<TypeInfo>,
     /// By node, then by rank of the kind.
     pub(crate) roots: Vec<SnapshotRoot>,
-    pub(crate) root_names: HashMap<u64, String>,
+    pub(crate) root_names: HashMap<u64, Arc<str>>,
     /// Disjoint, in the order of addresses: first node, node behind the last one, generation.
     pub(crate) generations: Vec<(NodeId, NodeId, u8)>,
     pub(crate) generation_ranges: Vec<Generation>,
@@ -287,7 +287,7 @@ impl Snapshot {
 
     /// What a root is called, where it has a name: a static field.
     pub fn root_name(&self, root: &SnapshotRoot) -> Option<&str> {
-        self.root_names.get(&root.id).map(String::as_str)
+        self.root_names.get(&root.id).map(|name| &**name)
     }
 
     /// Generation of an object: an index for [`generation_name`].

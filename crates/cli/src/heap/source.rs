@@ -235,7 +235,7 @@ impl LookBuilder {
             }
             SessionRecord::HeapMethods { methods, .. } => {
                 for (method, name) in methods {
-                    self.builder.root_name(*method, name);
+                    self.builder.root_name(*method, name.as_str());
                 }
             }
             _ => {}

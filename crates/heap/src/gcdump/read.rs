@@ -1,4 +1,9 @@
-use std::collections::{HashMap, HashSet};
+use std::{
+    cell::Cell,
+    collections::{HashMap, HashSet},
+    rc::Rc,
+    sync::Arc,
+};
 
 use super::{GcdumpError, SIGNATURE, TICKS_TO_1970, is_gcdump, tag};
 use crate::{Generation, MemoryBudget, Root, RootKind, Snapshot, SnapshotBuilder, SnapshotEnd};
@@ -13,9 +18,14 @@ const MADE_UP: u64 = 0xff00_0000_0000_0000;
 /// Reads a whole file.
 ///
 /// # Errors
-/// When the bytes are no such file, or a damaged one. Whatever they are, there is no panic, and no more memory is taken
-/// than some bytes for each byte of the file.
+/// When the bytes are no such file, or a damaged one. Whatever they are, there is no panic, no more memory is taken
+/// than some bytes for each byte of the file, and time is linear in its length.
 pub fn read(bytes: &[u8], budget: MemoryBudget) -> Result<Snapshot, GcdumpError> {
+    read_counted(bytes, budget, &Cell::new(0))
+}
+
+/// Counts the references that it decodes.
+pub(super) fn read_counted(bytes: &[u8], budget: MemoryBudget, decoded: &Cell<u64>) -> Result<Snapshot, GcdumpError> {
     if !is_gcdump(bytes) {
         return Err(GcdumpError::NotGcdump);
     }
@@ -26,14 +36,14 @@ pub fn read(bytes: &[u8], budget: MemoryBudget) -> Result<Snapshot, GcdumpError>
     cursor.bytes(SIGNATURE.len())?;
     let mut container = Container { cursor, types: HashMap::new(), forward: None };
     let dump = container.begin()?.ok_or_else(|| container.cursor.damaged("there is no heap dump in it"))?;
-    if dump.name != "GCHeapDump" {
+    if &*dump.name != "GCHeapDump" {
         return Err(GcdumpError::NotGcdump);
     }
     // From version 8 on, what was added later is tagged and can be skipped; 8 itself never got out.
     if dump.version < 9 || dump.needs > 10 {
         return Err(GcdumpError::Version { version: if dump.version < 9 { dump.version } else { dump.needs } });
     }
-    let graph = Graph::read(&mut container)?;
+    let graph = Graph::read(&mut container, decoded)?;
     let mut end = SnapshotEnd { complete: true, ..SnapshotEnd::default() };
     let mut generations = Vec::new();
     rest_of_dump(&mut container, &mut end, &mut generations)?;
@@ -142,7 +152,8 @@ impl<'a> Cursor<'a> {
 /// Type of an object of the container.
 #[derive(Clone, Debug)]
 struct ObjectType {
-    name: String,
+    /// Shared: there may be many objects of a type with a long name.
+    name: Rc<str>,
     version: i32,
     /// Version of readers that it needs.
     needs: i32,
@@ -186,7 +197,7 @@ impl Container<'_> {
                     return Err(self.cursor.damaged("a type was to be described here"));
                 }
                 let (version, needs) = (self.cursor.i32()?, self.cursor.i32()?);
-                let name = self.cursor.text()?.unwrap_or_default();
+                let name = self.cursor.text()?.unwrap_or_default().into();
                 self.end()?;
                 let described = ObjectType { name, version, needs };
                 self.types.insert(at, described.clone());
@@ -270,6 +281,10 @@ struct Graph<'a> {
     block_at: usize,
     /// For each node, its address, as `u64`s.
     addresses: &'a [u8],
+    /// Bytes that references may still take. Each node has a description of its own, so all of them take no more than the
+    /// block. Without that limit, many labels of one long description would cost the product of both.
+    left: Cell<usize>,
+    decoded: &'a Cell<u64>,
 }
 
 /// A node's description up to its references.
@@ -282,9 +297,9 @@ struct Node<'a> {
 }
 
 impl<'a> Graph<'a> {
-    fn read(container: &mut Container<'a>) -> Result<Self, GcdumpError> {
+    fn read(container: &mut Container<'a>, decoded: &'a Cell<u64>) -> Result<Self, GcdumpError> {
         let described = container.begin()?;
-        let Some(described) = described.filter(|described| described.name == "Graphs.MemoryGraph") else {
+        let Some(described) = described.filter(|described| &*described.name == "Graphs.MemoryGraph") else {
             return Err(container.cursor.damaged("a memory graph was to stand here"));
         };
         let cursor = &mut container.cursor;
@@ -319,7 +334,7 @@ impl<'a> Graph<'a> {
         container.end()?;
         let root = usize::try_from(root).ok().filter(|root| *root < nodes);
         let root = root.ok_or_else(|| container.cursor.damaged("there is no root node"))?;
-        Ok(Self { root, types, labels, block, block_at, addresses })
+        Ok(Self { root, types, labels, block, block_at, addresses, left: Cell::new(length), decoded })
     }
 
     fn len(&self) -> usize {
@@ -353,7 +368,14 @@ impl<'a> Graph<'a> {
 
     /// The next reference of a node.
     fn reference(&self, from: usize, node: &mut Node<'a>) -> Result<usize, GcdumpError> {
+        let before = node.cursor.at;
         let distance = node.cursor.compressed()?;
+        self.decoded.set(self.decoded.get() + 1);
+        let left = self.left.get().checked_sub(node.cursor.at - before).ok_or(GcdumpError::Damaged {
+            at: (self.block_at + node.cursor.at) as u64,
+            what: "descriptions of nodes overlap",
+        })?;
+        self.left.set(left);
         let to = (from as i64).wrapping_add(i64::from(distance));
         usize::try_from(to).ok().filter(|to| *to < self.len()).ok_or(GcdumpError::Damaged {
             at: (self.block_at + node.cursor.at) as u64,
@@ -411,13 +433,15 @@ impl<'a> Graph<'a> {
         let first = Kind { kind: RootKind::Other, pinned: false };
         let mut open = vec![(self.root, first, 0)];
         let mut seen = HashSet::from([self.root]);
+        // By type: many nodes may have one of a long name.
+        let mut fields: HashMap<usize, Arc<str>> = HashMap::new();
         while let Some((index, kind, level)) = open.pop() {
             let mut node = self.node(index)?;
             let name = self.types.get(node.type_index).map_or("", |type_| type_.name.as_str());
             let kind = kind.of_node(name);
             let id = MADE_UP + index as u64;
             if let Some(field) = name.strip_prefix("[static var ").and_then(|name| name.strip_suffix(']')) {
-                builder.root_name(id, field);
+                builder.root_name(id, fields.entry(node.type_index).or_insert_with(|| field.into()).clone());
             }
             for _ in 0..node.references {
                 let to = self.reference(index, &mut node)?;

@@ -1,6 +1,7 @@
 use super::*;
 use crate::{Generation, MemoryBudget, NodeId, Root, RootKind, Snapshot, SnapshotBuilder, SnapshotEnd};
 use proptest::prelude::*;
+use std::cell::Cell;
 
 fn end() -> SnapshotEnd {
     SnapshotEnd {
@@ -275,4 +276,122 @@ fn a_chain_of_nodes_for_roots_that_leads_back_ends() {
     bytes[place + 2] = 0;
     let snapshot = read(&bytes, MemoryBudget::default()).unwrap();
     assert_eq!(snapshot.roots().len(), 1);
+}
+
+/// A file as an attacker makes it: names of types, where each node is described, and what stands there. `segments` are as many
+/// segments of the heap, of a type with a name of `name` bytes.
+fn made(types: &[&str], labels: &[u32], block: &[u8], segments: usize, name: usize) -> Vec<u8> {
+    fn text(to: &mut Vec<u8>, value: &str) {
+        to.extend((value.len() as i32).to_le_bytes());
+        to.extend(value.as_bytes());
+    }
+    fn begin(to: &mut Vec<u8>, name: &str, version: i32) {
+        to.extend([tag::BEGIN_OBJECT, tag::BEGIN_OBJECT, tag::NULL]);
+        to.extend([version.to_le_bytes(), 0i32.to_le_bytes()].concat());
+        text(to, name);
+        to.push(tag::END_OBJECT);
+    }
+    let mut bytes = Vec::new();
+    text(&mut bytes, "!FastSerialization.1");
+    begin(&mut bytes, "GCHeapDump", 10);
+    begin(&mut bytes, "Graphs.MemoryGraph", 1);
+    bytes.extend([0; 8]);
+    bytes.extend([0i32.to_le_bytes(), (types.len() as i32).to_le_bytes()].concat());
+    for name in types {
+        text(&mut bytes, name);
+        bytes.extend([0i32.to_le_bytes(), (-1i32).to_le_bytes()].concat());
+    }
+    bytes.extend((labels.len() as i32).to_le_bytes());
+    labels.iter().for_each(|label| bytes.extend(label.to_le_bytes()));
+    bytes.extend((block.len() as i32).to_le_bytes());
+    bytes.extend(block);
+    bytes.extend((labels.len() as i32).to_le_bytes());
+    bytes.resize(bytes.len() + labels.len() * 8, 0);
+    bytes.extend([tag::END_OBJECT, 1]);
+    bytes.extend([1f32.to_le_bytes(), 1f32.to_le_bytes()].concat());
+    bytes.push(tag::NULL);
+    begin(&mut bytes, "DotNetHeapInfo", 0);
+    bytes.extend([0; 8]);
+    bytes.extend((segments as i32).to_le_bytes());
+    let place = bytes.len() as u32 + 1;
+    for segment in 0..segments {
+        match segment {
+            0 => begin(&mut bytes, &"S".repeat(name), 0),
+            _ => {
+                bytes.extend([tag::BEGIN_OBJECT, tag::OBJECT_REFERENCE]);
+                bytes.extend(place.to_le_bytes());
+            }
+        }
+        bytes.extend([0; 48]);
+        bytes.push(tag::END_OBJECT);
+    }
+    bytes.push(tag::END_OBJECT);
+    text(&mut bytes, "");
+    bytes.extend([0; 8]);
+    text(&mut bytes, "");
+    text(&mut bytes, "");
+    bytes.extend([0; 24]);
+    bytes.push(tag::END_OBJECT);
+    bytes
+}
+
+/// As [`Out::compressed`](super::write), in five bytes.
+fn number(value: i32) -> [u8; 5] {
+    [28, 21, 14, 7, 0].map(|shift| (value >> shift) as u8 & 0x7f | if shift > 0 { 0x80 } else { 0 })
+}
+
+/// Described once, with a million references, and so a hundred thousand times: a hundred billion references in 1.7 MB.
+#[test]
+fn nodes_that_share_a_description_cost_its_length_once() {
+    let references = 1_000_000;
+    // A node of type 1, whose references lead to itself.
+    let shared = [&number(2)[..], &number(references), &vec![0; references as usize]].concat();
+    let labels = |nodes: usize, of: u32| [vec![0], vec![of; nodes]].concat();
+    // The root node, of type 0, has one reference: to the next node.
+    let root = [&number(0)[..], &number(1), &number(1)].concat();
+    let block = [root.clone(), shared].concat();
+    let bytes = made(&["[.NET Roots]", "T"], &labels(100_000, root.len() as u32), &block, 0, 0);
+    let decoded = Cell::new(0);
+    let error = read::read_counted(&bytes, MemoryBudget::default(), &decoded).unwrap_err();
+    assert!(matches!(error, GcdumpError::Damaged { what: "descriptions of nodes overlap", .. }), "{error}");
+    assert!(decoded.get() <= block.len() as u64, "{} references of {} bytes", decoded.get(), block.len());
+
+    // Nodes for roots, each with references to all others: to the first nodes, so that each is followed.
+    let count = 3000;
+    let children = (0..count).flat_map(|_| number(1)).collect::<Vec<_>>();
+    let block = [&number(0)[..], &number(count), &children].concat();
+    let bytes = made(&["[other roots]"], &vec![0; 500_000], &block, 0, 0);
+    decoded.set(0);
+    let error = read::read_counted(&bytes, MemoryBudget::default(), &decoded).unwrap_err();
+    assert!(matches!(error, GcdumpError::Damaged { what: "descriptions of nodes overlap", .. }), "{error}");
+    assert!(decoded.get() <= block.len() as u64, "{} references of {} bytes", decoded.get(), block.len());
+
+    // What tools write: nodes that nobody described share a description without references.
+    let block = [&root[..], &number(0), &number(0)].concat();
+    let bytes = made(&["UNDEFINED"], &labels(1000, root.len() as u32), &block, 0, 0);
+    assert!(read(&bytes, MemoryBudget::default()).unwrap().is_empty());
+}
+
+/// A long name is there once, however many nodes and segments have it.
+#[test]
+fn long_names_are_not_copied_for_each_of_many() {
+    // The root refers to all others, which are static fields of one name and refer to the one object of the heap, the last node.
+    let fields = 2000;
+    let field = format!("[static var {}]", "x".repeat(100_000));
+    let mut block = [&number(0)[..], &number(fields)].concat();
+    block.extend((0..fields).flat_map(|field| number(field + 1)));
+    let mut labels = vec![0];
+    for to in (1..=fields).rev() {
+        labels.push(block.len() as u32);
+        block.extend([number(2), number(1), number(to)].concat());
+    }
+    labels.push(block.len() as u32);
+    block.extend([number(4), number(0)].concat());
+    // 630 GB, if the name of the type of segments were copied for each.
+    let bytes = made(&["[.NET Roots]", &field, "T"], &labels, &block, 150_000, 4 << 20);
+    let snapshot = read(&bytes, MemoryBudget::default()).unwrap();
+    assert_eq!((snapshot.len(), snapshot.roots().len()), (1, fields as usize));
+    let names: Vec<*const u8> =
+        snapshot.roots().iter().map(|root| snapshot.root_name(root).unwrap().as_ptr()).collect();
+    assert!(names.windows(2).all(|pair| pair[0] == pair[1]));
 }
