@@ -166,6 +166,7 @@ impl<'a> Writer<'a> {
         self.send()?;
         // Until the attach is complete the runtime gives no answers.
         let mut begun = false;
+        let mut flushes = 0;
         let mut next_status = clock::monotonic() + STATUS_INTERVAL;
         let agent = self.agent;
         let mut passed = 0;
@@ -174,6 +175,11 @@ impl<'a> Writer<'a> {
             if !begun && self.agent.phase() >= Phase::Running {
                 begun = true;
                 self.begin()?;
+            }
+            if begun {
+                for _ in 0..std::mem::take(&mut flushes) {
+                    self.flush()?;
+                }
             }
             let now = clock::monotonic();
             self.agent.count_seconds(now);
@@ -240,14 +246,7 @@ impl<'a> Writer<'a> {
                         let status = self.status();
                         self.put(Record::Status(status))?;
                     }
-                    Control::Flush => {
-                        self.flush_collectors()?;
-                        self.flush_calls(false)?;
-                        self.flush_allocated()?;
-                        self.flush_traced()?;
-                        self.drain()?;
-                        self.put(Record::Flushed)?;
-                    }
+                    Control::Flush => flushes += 1,
                     Control::Instrument(rules) => {
                         agent.instrumentation.apply(rules, Rewriting::of(&agent.config));
                     }
@@ -607,6 +606,18 @@ impl<'a> Writer<'a> {
             self.put_all(&mut records)?;
         }
         Ok(())
+    }
+
+    /// Writes everything collected so far.
+    fn flush(&mut self) -> Result<(), Gone> {
+        let begun = clock::monotonic();
+        self.flush_collectors()?;
+        self.flush_calls(false)?;
+        self.flush_allocated()?;
+        self.flush_traced()?;
+        let ended = clock::monotonic();
+        self.drain()?;
+        self.put(Record::Flushed { begun, ended })
     }
 
     /// Writes what was allocated since the last time.

@@ -3,7 +3,8 @@
 mod common;
 
 use common::{
-    Fed, Report, Running, clrscope, file, freeze, open_type, run, scratch, wait_until_clean, wait_until_recording,
+    Fed, Report, Running, agent_is_mapped, clrscope, file, freeze, open_type, run, scratch, wait_until_clean,
+    wait_until_recording,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -341,6 +342,44 @@ fn a_process_is_found_by_name_and_the_file_is_named_after_it() {
     let other = launch();
     let (one, two) = (process.pid().to_string(), other.pid().to_string());
     run(["record", &name]).expect_error(3, &[&name, &one, &two, "use the id"]);
+}
+
+/// What was sampled and thrown while the recorder was not ready is of another time than the one that the report states.
+#[test]
+fn nothing_from_outside_of_the_window_counts() {
+    for runtime in [Runtime::V3_1, Runtime::V9] {
+        let folder = scratch();
+        let output = file(&folder, "x.clrscope");
+        let work = ["--work", "paced", "--rate", "1000", "--threads", "2"];
+        let process = start(Sample::named("throughput").launch(runtime, &work));
+        let more = ["-p", "cpu,exceptions,gc", "--rate", "100", "--duration", "1s", "--json"];
+        let mut recorder = record(process.pid(), &output, &more);
+        // The ring of samples is open by then, and the agent begins.
+        while !agent_is_mapped(process.pid()) && !recorder.has_ended() {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        recorder.signal(Signal::STOP);
+        std::thread::sleep(Duration::from_secs(2));
+        recorder.signal(Signal::CONT);
+        let summary = &recorder.wait().expect(0).json()["sessions"][0];
+        let report = Report::of(&output);
+        let seconds = summary["duration_seconds"].as_f64().unwrap();
+        assert_eq!(report.0["recording"]["duration_ns"].as_f64().unwrap() / 1e9, seconds, "{runtime}");
+        assert_eq!(report.0["recording"]["end"]["time_ns"], report.0["recording"]["duration_ns"], "{runtime}");
+        let cpus = std::thread::available_parallelism().unwrap().get() as f64;
+        let (samples, exceptions) = (&summary["samples"]["cpu"], &summary["samples"]["exceptions"]);
+        // One more of each thread, as ticks do not begin with the window.
+        let most = 100.0 * cpus * seconds + 4.0;
+        assert!((1.0..=most).contains(&samples.as_f64().unwrap()), "{runtime}: {samples} samples in {seconds} s");
+        // The program throws so many per second of CPU time at most, and makes up for what it has missed for a moment.
+        let most = 1000.0 * cpus.min(2.0) * seconds * 1.1;
+        assert!(
+            (1.0..=most).contains(&exceptions.as_f64().unwrap()),
+            "{runtime}: {exceptions} exceptions in {seconds} s"
+        );
+        let cpu = report.series("cpu")["weight"].as_f64().unwrap() / 1e9;
+        assert!(cpu <= cpus * seconds * 1.02, "{runtime}: {cpu} s of CPU time in {seconds} s");
+    }
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub enum Control {
     Instrument(rules::RuleSet),
     /// Answer with [`crate::Record::Status`].
     Status,
-    /// Write everything collected so far, then [`crate::Record::Flushed`].
+    /// Write everything collected so far, then [`crate::Record::Flushed`]. Answered once all profilers have begun.
     Flush,
     /// Stop collecting, write what is left, say [`crate::Record::Bye`], and detach.
     Stop,

@@ -64,8 +64,13 @@ pub enum Record {
     Comparison(Comparison),
     /// Answer to [`crate::Control::Status`], and now and then unasked.
     Status(Status),
-    /// Answer to [`crate::Control::Flush`].
-    Flushed,
+    /// Answer to [`crate::Control::Flush`]: what came before was collected before `ended`, and what follows after `begun`.
+    Flushed {
+        /// When counters began to be read.
+        begun: Nanos,
+        /// When all of them had been.
+        ended: Nanos,
+    },
     /// CPU samples come by suspend and walk from now on, because the signal engine that was asked for cannot be used.
     WalkInstead {
         /// Why.

@@ -54,7 +54,7 @@ impl EventSample {
         }
     }
 
-    fn time(&self) -> u64 {
+    pub fn time(&self) -> u64 {
         match self {
             Self::Allocation(allocation) => allocation.time,
             Self::Contention(wait) => wait.start,

@@ -46,8 +46,8 @@ pub(super) enum FromEvents {
     /// What happened to the thread pool, and when.
     Pool(u64, thread_pool::Change),
     Compiled(Box<Compilation>),
-    /// Precompiled code was looked for: whether it was found, and how long that took.
-    Lookup(bool, Option<u64>),
+    /// Precompiled code was looked for: when, whether it was found, and how long that took.
+    Lookup(u64, bool, Option<u64>),
     /// Code of a method was freed.
     CodeFreed,
     Loaded(Box<Load>),
@@ -216,7 +216,7 @@ fn read(mut reader: Reader<EventPipeSession>, mut counters: counters::Collector,
         while let Some(output) = jit.next_output() {
             let event = match output {
                 jit::Output::Compiled(compiled) => FromEvents::Compiled(compiled),
-                jit::Output::Lookup { found, duration, .. } => FromEvents::Lookup(found, duration),
+                jit::Output::Lookup { time, found, duration } => FromEvents::Lookup(time, found, duration),
                 jit::Output::Freed => FromEvents::CodeFreed,
             };
             if sender.send(event).is_err() {

@@ -22,6 +22,7 @@ mod start;
 mod survivors;
 mod target;
 mod waits;
+mod window;
 
 pub use attach::attach;
 pub use launch::launch;

@@ -13,19 +13,21 @@ use super::{
     survivors::Survivors,
     target::Target,
     waits,
+    window::Window,
 };
 use crate::{EngineChoice, Progress, RecordError, RuleHandle, SessionSummary, StopHandle, Timings};
 use nettrace::{
     counters::{self, Counted},
+    locks::Contention,
     thread_pool,
 };
 use rustix::time::{ClockId, clock_gettime};
 use session::{
-    Argument, CallArguments, CounterDef, CounterId, CounterKind, EndReason, ExceptionSample, HeapEnd, IlBody,
+    Argument, CallArguments, CounterDef, CounterId, CounterKind, EndReason, ExceptionSample, GcEvent, HeapEnd, IlBody,
     InstrumentState, InstrumentedMethod, LiveSink, MethodParameters, ObserverStatus, Parameter, ParameterShown,
-    PoolChange, PoolEvent, PrecompiledCount, RecompiledMethod, ResourceUse, RewrittenMethod, SampleBatch, SessionEnd,
-    SessionError, SessionInfo, SessionRecord, SessionWriter, SingleCall, Sink, StackId, Tee, ThreadId, ThreadLook,
-    ThreadSeen, ThreadState, TracedCalls, TracedMethod,
+    PauseEvent, PoolChange, PoolEvent, PrecompiledCount, RecompiledMethod, ResourceUse, RewrittenMethod, SampleBatch,
+    SessionEnd, SessionError, SessionInfo, SessionRecord, SessionWriter, SingleCall, Sink, StackId, Tee, ThreadId,
+    ThreadLook, ThreadSeen, ThreadState, TracedCalls, TracedMethod,
 };
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -33,7 +35,7 @@ use std::{
     io::{BufWriter, Write},
     path::PathBuf,
     sync::{Arc, Mutex, OnceLock, mpsc::Receiver},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use unwind::Needed;
 use wire::{
@@ -60,6 +62,20 @@ const MAX_WAITING: usize = 4096;
 
 /// How long a thrown exception waits to be caught before it is written without a catcher.
 const CATCH_LIMIT: Duration = Duration::from_secs(1);
+
+/// How long the agent may take until all profilers have begun, and how much of what it writes meanwhile is kept.
+const BEGIN_LIMIT: Duration = Duration::from_secs(5);
+const MAX_EARLY: usize = 256;
+
+/// How long, in nanoseconds, samples that are reported as lost may be of the time before the recording.
+const LOST_BEFORE: u64 = 100_000_000;
+
+/// How long it may take to write its last sums.
+const FLUSH_LIMIT: Duration = Duration::from_millis(500);
+
+/// What is told where it takes longer.
+const SUMS_MISSING: &str =
+    "the process did not answer at the end of the recording: exceptions of its last second are not counted";
 
 /// How long the agent may take to say goodbye, and then to detach.
 const BYE_LIMIT: Duration = Duration::from_secs(6);
@@ -211,7 +227,13 @@ pub(super) struct Pump {
     failure: Option<SessionError>,
     /// Why there is nothing to record.
     refused: Option<RecordError>,
-    start: u64,
+    window: Window,
+    /// What the agent wrote before the window began.
+    early: VecDeque<FromAgent>,
+    /// When the agent had last written all sums, as it was asked to.
+    flushed: Option<u64>,
+    /// Whether the process was held until [`Self::go`].
+    held: bool,
     bye: Option<ByeReason>,
     closed: bool,
     timings: Timings,
@@ -260,7 +282,10 @@ impl Pump {
             notes: Vec::new(),
             failure: None,
             refused: None,
-            start,
+            window: Window::new(start),
+            early: VecDeque::new(),
+            flushed: None,
+            held: false,
             bye: None,
             closed: false,
             timings: Timings { attach_to_initialize, ..Timings::default() },
@@ -284,15 +309,22 @@ impl Pump {
 
     /// Lets a launched process go on: everything is ready to record it.
     pub fn go(&mut self) {
+        self.held = true;
+        self.begin_window(now());
         // An agent that is gone shows up as such in the first round.
         let _ = self.sources.link.send(&Control::Go);
     }
 
     /// Records until told to stop, until time is up, or until the target ends; then writes what is left.
     pub fn run(mut self) -> Result<SessionSummary, RecordError> {
+        if !self.held {
+            self.open_window();
+        }
         let info = SessionRecord::Info(self.sources.info.clone());
         self.write(&info);
         self.define_threads();
+        // What was lost before is no loss.
+        self.drain_cpu(Duration::ZERO);
         self.stage("recording");
         let started = Instant::now();
         let mut next_second = started + Duration::from_secs(1);
@@ -326,10 +358,74 @@ impl Pump {
         self.finish()
     }
 
+    /// The recording is of the time from here on.
+    fn begin_window(&mut self, start: u64) {
+        let ago = Duration::from_nanos(now().saturating_sub(start));
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(ago);
+        (self.sources.info.start, self.sources.info.start_unix_ms) = (start, unix.as_millis() as u64);
+        self.window.start = start;
+    }
+
+    /// Begins once everything is ready. The ring of samples was opened before the agent was loaded, and the agent began as soon
+    /// as it was; where that took long, what they have by now is of another time than the one that was asked for.
+    fn open_window(&mut self) {
+        let begun = if self.counts_exactly() { self.flush_early() } else { None };
+        self.begin_window(begun.unwrap_or_else(now));
+    }
+
+    /// Whether the agent counts by itself from the moment it is attached.
+    fn counts_exactly(&self) -> bool {
+        self.runs("exceptions")
+    }
+
+    /// Has the agent write what it has counted so far; when that was, unless it takes too long.
+    fn flush_early(&mut self) -> Option<u64> {
+        self.window.wait_for_flush();
+        self.sources.link.send(&Control::Flush).ok()?;
+        let deadline = Instant::now() + BEGIN_LIMIT;
+        while self.early.len() < MAX_EARLY && !self.sources.stop.is_stopped() && Instant::now() < deadline {
+            self.sources.link.wait(ROUND);
+            let Some(event) = self.sources.link.try_next() else { continue };
+            let begun = match &event {
+                FromAgent::Frame(records, _) => records.iter().find_map(|record| match record {
+                    Record::Flushed { begun, .. } => Some(*begun),
+                    _ => None,
+                }),
+                FromAgent::Closed(_) => Some(now()),
+            };
+            self.early.push_back(event);
+            if begun.is_some() {
+                return begun;
+            }
+        }
+        None
+    }
+
+    /// Ends the time that the recording is of, when the agent has written all that it counted in it.
+    fn close_window(&mut self) {
+        let has_ended = |pump: &Self| pump.closed || pump.bye.is_some();
+        if !self.counts_exactly() || has_ended(self) {
+            // What comes of a process that has ended was counted before its end.
+            return self.window.close(now(), true);
+        }
+        self.flushed = None;
+        let asked = !self.sources.target.is_stopped() && self.sources.link.send(&Control::Flush).is_ok();
+        let deadline = Instant::now() + FLUSH_LIMIT;
+        while asked && self.flushed.is_none() && !has_ended(self) && Instant::now() < deadline {
+            self.sources.link.wait(ROUND);
+            self.take_agent();
+        }
+        if self.flushed.is_none() && !has_ended(self) {
+            self.note(SUMS_MISSING.into());
+        }
+        self.window.close(self.flushed.unwrap_or_else(now), has_ended(self));
+    }
+
     /// One round: take what there is from every source, and write what is due.
     fn step(&mut self) {
         if self.waiting.is_empty() || self.closed {
-            let first = self.timings.attach_to_first_sample.is_none() && now().saturating_sub(self.start) < FIRST;
+            let first =
+                self.timings.attach_to_first_sample.is_none() && now().saturating_sub(self.window.start) < FIRST;
             self.take_cpu(if first { FIRST_ROUND } else { ROUND });
         } else {
             // The answer to what was asked lets them go on, and often to ask for more: it comes in a millisecond.
@@ -401,11 +497,18 @@ impl Pump {
     // CPU samples
 
     fn take_cpu(&mut self, limit: Duration) {
+        let lost = self.drain_cpu(limit);
+        // The kernel tells of what was lost with the next sample, and a ring that was just emptied is not full so soon.
+        if now().saturating_sub(self.window.start) > LOST_BEFORE {
+            lost.into_iter().for_each(|(reason, count)| self.drop_sample(reason, count));
+        }
+        self.ask();
+    }
+
+    /// Takes what there is, and says what was lost.
+    fn drain_cpu(&mut self, limit: Duration) -> Vec<(&'static str, u64)> {
         let mut taken = Vec::new();
         let lost = self.sources.cpu.take(limit, &mut taken);
-        for (reason, count) in lost {
-            self.drop_sample(reason, count);
-        }
         let grown = self.sources.cpu.grow(&mut taken);
         for taken in taken {
             self.taken(taken);
@@ -415,7 +518,7 @@ impl Pump {
             before.map(|index| self.notes.remove(index));
             self.note(format!("{DEEP_STACKS}: {} KB are copied now", bytes >> 10));
         }
-        self.ask();
+        lost
     }
 
     /// Asks the agent for what waiting samples need and nobody asked for yet.
@@ -438,6 +541,8 @@ impl Pump {
     fn taken(&mut self, taken: Taken) {
         match taken {
             Taken::Sample(mut sample) => {
+                let Some(weight) = self.window.weight(sample.time, sample.weight) else { return };
+                sample.weight = weight;
                 if self.sources.cpu.has_inner_tids() {
                     sample.os_tid = self.sources.target.host_tid(sample.os_tid);
                 }
@@ -516,7 +621,7 @@ impl Pump {
     // The agent
 
     fn take_agent(&mut self) {
-        while let Some(event) = self.sources.link.try_next() {
+        while let Some(event) = self.early.pop_front().or_else(|| self.sources.link.try_next()) {
             match event {
                 FromAgent::Frame(records, descriptors) => {
                     let mut descriptors = descriptors.into_iter();
@@ -539,7 +644,11 @@ impl Pump {
     fn record(&mut self, record: Record, descriptors: &mut impl Iterator<Item = std::os::fd::OwnedFd>) {
         match record {
             // Comparisons are for checks of ours, and no recording asks for them.
-            Record::Hello(_) | Record::Flushed | Record::Comparison(_) => {}
+            Record::Hello(_) | Record::Comparison(_) => {}
+            Record::Flushed { ended, .. } => {
+                self.window.flushed();
+                self.flushed = Some(ended);
+            }
             Record::Module(module) => self.frames.module(&mut self.definitions, module),
             Record::Class(class) => self.frames.class(class),
             Record::Method(method) => self.frames.method(&mut self.definitions, method),
@@ -573,6 +682,7 @@ impl Pump {
             }
             Record::Stack(stack) => self.frames.walked_stack(&mut self.definitions, &stack),
             Record::CpuSample(sample) => {
+                let Some(weight) = self.window.weight(sample.time, sample.cpu) else { return };
                 let os_tid = self.sources.target.host_tid(sample.os_tid);
                 let target = &self.sources.target;
                 let thread = self.definitions.thread(os_tid, || target.thread_name(os_tid));
@@ -582,7 +692,7 @@ impl Pump {
                     os_tid,
                     thread,
                     stack,
-                    weight: sample.cpu,
+                    weight,
                     state: ThreadState::Running,
                     truncated,
                     runtime_leaf: false,
@@ -599,6 +709,7 @@ impl Pump {
                     self.write_exception(caught.sequence);
                 }
             }
+            Record::ExceptionCounts { counts, .. } if !self.window.exceptions(&counts) => {}
             Record::ExceptionCounts { time, counts } => {
                 let total = counts.iter().map(|(_, count)| count).sum();
                 let counts = counts
@@ -922,14 +1033,14 @@ impl Pump {
     }
 
     fn wall_tick(&mut self, tick: &WallTick) {
-        let previous = self.last_wall.replace(tick.time);
+        let previous = self.last_wall.replace(tick.time.max(self.window.start));
         let samples = self.tick_samples(tick, previous, |_, _, _| true);
         self.count("wall", samples.len() as u64);
         self.wall.extend(samples);
     }
 
     fn pool_tick(&mut self, tick: &WallTick) {
-        let previous = self.last_pool.replace(tick.time);
+        let previous = self.last_pool.replace(tick.time.max(self.window.start));
         let samples = self.tick_samples(tick, previous, Self::is_pool_thread);
         self.count("threadpool", samples.len() as u64);
         self.pool.extend(samples);
@@ -958,7 +1069,7 @@ impl Pump {
     ) -> Vec<Ready> {
         self.observer.target_stopped += tick.stopped;
         let mut samples = Vec::new();
-        let Some(previous) = previous else { return samples };
+        let Some(previous) = previous.filter(|_| self.window.holds(tick.time)) else { return samples };
         let elapsed = tick.time.saturating_sub(previous);
         let in_gc: u64 = self
             .gc_pauses
@@ -1011,6 +1122,10 @@ impl Pump {
 
     /// Puts the agent's look at managed threads and the kernel's figures of all threads together.
     fn thread_look(&mut self, look: &WallTick) {
+        // One from before the start says what the first threads had used up by then.
+        if self.window.is_over(look.time) {
+            return;
+        }
         self.observer.target_stopped += look.stopped;
         let target = &self.sources.target;
         let walked: HashMap<u32, &WallSample> =
@@ -1036,7 +1151,7 @@ impl Pump {
             if ended || name.is_some_and(|name| name.starts_with(OWN_THREADS)) {
                 continue;
             }
-            if let Some(born) = u64::try_from(seen.born).ok().filter(|born| *born >= self.start) {
+            if let Some(born) = u64::try_from(seen.born).ok().filter(|born| *born >= self.window.start) {
                 self.definitions.update_thread(seen.tid, |thread| thread.started = thread.started.or(Some(born)));
             }
             let sample = walked.get(&seen.tid).copied();
@@ -1056,6 +1171,8 @@ impl Pump {
     }
 
     fn exception(&mut self, exception: Exception) {
+        let counted = self.window.exception(exception.class, exception.time, exception.weight);
+        let Some(weight) = counted else { return };
         let os_tid = self.sources.target.host_tid(exception.os_tid);
         let target = &self.sources.target;
         let thread = self.definitions.thread(os_tid, || target.thread_name(os_tid));
@@ -1066,7 +1183,7 @@ impl Pump {
             ty: self.definitions.ty(&self.frames.class_name(exception.class)),
             message: exception.message,
             stack,
-            weight: exception.weight,
+            weight,
             caught_by: None,
             time_to_catch: None,
         };
@@ -1109,43 +1226,50 @@ impl Pump {
             // Another profiler may listen to more than its own events.
             FromEvents::Gc(_) | FromEvents::Pause(_) if !self.runs("gc") => {}
             FromEvents::Gc(gc) => {
+                let Some((start, end)) = self.window.part(gc.start, gc.end) else { return };
                 self.count("gc", 1);
-                self.write(&SessionRecord::Gc(gc));
+                self.write(&SessionRecord::Gc(GcEvent { start, end, ..gc }));
             }
-            FromEvents::Pause(pause) => self.write(&SessionRecord::Pause(pause)),
-            FromEvents::Allocation(allocation) => {
-                self.count("allocations", 1);
-                self.event_sample(EventSample::Allocation(allocation));
+            FromEvents::Pause(pause) => {
+                if self.window.part(pause.suspend_start, pause.resume_end).is_some() {
+                    self.write(&SessionRecord::Pause(PauseEvent {
+                        suspend_start: self.window.clamp(pause.suspend_start),
+                        suspend_end: self.window.clamp(pause.suspend_end),
+                        resume_start: self.window.clamp(pause.resume_start),
+                        resume_end: self.window.clamp(pause.resume_end),
+                        ..pause
+                    }));
+                }
             }
+            FromEvents::Allocation(allocation) => self.event_sample("allocations", EventSample::Allocation(allocation)),
             FromEvents::AllocationWindow(window) => self.write(&SessionRecord::AllocationWindow(window)),
             FromEvents::Contention(wait) => {
-                self.count("locks", 1);
-                self.event_sample(EventSample::Contention(wait));
+                let part = self.window.part(wait.start, wait.start.saturating_add(wait.duration));
+                let Some((start, end)) = part else { return };
+                let wait = Contention { start, duration: end - start, ..wait };
+                self.event_sample("locks", EventSample::Contention(wait));
             }
-            FromEvents::Compiled(compiled) => {
-                self.count("jit", 1);
-                self.event_sample(EventSample::Compiled(compiled));
-            }
-            FromEvents::Lookup(found, duration) => {
+            FromEvents::Compiled(compiled) => self.event_sample("jit", EventSample::Compiled(compiled)),
+            // Of what has a time and stands for itself, what lies outside counts nowhere.
+            FromEvents::Lookup(time, ..)
+            | FromEvents::Unloaded(time, ..)
+            | FromEvents::Pool(time, _)
+            | FromEvents::Counted(time, _)
+                if !self.window.holds(time) => {}
+            FromEvents::Lookup(_, found, duration) => {
                 let count = &mut self.precompiled;
                 *(if found { &mut count.found } else { &mut count.missing }) += 1;
                 count.duration = count.duration.saturating_add(duration.unwrap_or(0));
             }
             FromEvents::CodeFreed => self.precompiled.freed += 1,
-            FromEvents::Loaded(load) => {
-                self.count("loads", 1);
-                self.event_sample(EventSample::Loaded(load));
-            }
+            FromEvents::Loaded(load) => self.event_sample("loads", EventSample::Loaded(load)),
             FromEvents::Unloaded(time, assembly, name) => {
                 self.write(&SessionRecord::AssemblyUnload { time, assembly, name });
             }
-            FromEvents::TypeLoaded(load) => {
-                self.count("loads", 1);
-                self.event_sample(EventSample::TypeLoaded(load));
-            }
+            FromEvents::TypeLoaded(load) => self.event_sample("loads", EventSample::TypeLoaded(load)),
             FromEvents::Creation(creation) => {
-                if self.runs("threads") {
-                    self.event_sample(EventSample::Creation(creation));
+                if self.runs("threads") && self.window.holds(creation.time) {
+                    self.push_event_sample(EventSample::Creation(creation));
                 }
             }
             FromEvents::Pool(time, change) => {
@@ -1186,7 +1310,15 @@ impl Pump {
         }
     }
 
-    fn event_sample(&mut self, sample: EventSample) {
+    /// Takes and counts a sample of the time that the recording is of.
+    fn event_sample(&mut self, profiler: &'static str, sample: EventSample) {
+        if self.window.holds(sample.time()) {
+            self.count(profiler, 1);
+            self.push_event_sample(sample);
+        }
+    }
+
+    fn push_event_sample(&mut self, sample: EventSample) {
         if !self.event_samples.push(sample, &self.frames) {
             self.drop_sample("no room while the agent resolved addresses", 1);
         }
@@ -1334,7 +1466,7 @@ impl Pump {
 
     fn finish(mut self) -> Result<SessionSummary, RecordError> {
         self.stage("finishing");
-        let end_of_samples = now();
+        self.close_window();
         self.take_cpu(Duration::ZERO);
         self.sources.cpu.stop();
         // What was sampled deserves its names: a last chance for the agent to resolve them.
@@ -1422,7 +1554,7 @@ impl Pump {
         self.emit(u64::MAX);
         self.every_second();
         let exit_code = self.exit_code(reason);
-        let end = SessionEnd { time: end_of_samples.max(self.start), reason, exit_code };
+        let end = SessionEnd { time: self.window.end(), reason, exit_code };
         self.write(&SessionRecord::End(end));
         let mut samples: Vec<(&'static str, u64)> = self.counts.iter().map(|(id, count)| (*id, *count)).collect();
         samples.sort_unstable();
@@ -1442,7 +1574,7 @@ impl Pump {
             pid: self.sources.info.pid,
             process_name: self.sources.info.process_name.clone(),
             path: self.sources.path.clone(),
-            duration: Duration::from_nanos(end_of_samples.saturating_sub(self.start)),
+            duration: Duration::from_nanos(self.window.end() - self.window.start),
             engine: self.sources.cpu.description().to_owned(),
             samples,
             resources: self.resources(),

@@ -583,7 +583,7 @@ mod tests {
         let (connection, mut other, _directory) = pair();
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"shared").unwrap();
-        connection.turn().unwrap().write_with_descriptor(&wire::Record::Flushed, file.as_fd()).unwrap();
+        connection.turn().unwrap().write_with_descriptor(&wire::Record::NotCode(0), file.as_fd()).unwrap();
         let mut bytes = [0; 64];
         let mut control = [0u64; 8];
         let mut data = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
