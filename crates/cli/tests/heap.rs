@@ -2,8 +2,10 @@
 #![cfg(unix)]
 mod common;
 
-use common::{Ended, Running, clrscope, file, run, scratch};
+use common::{Ended, Running, clrscope, file, run, scratch, wait_until_recording};
+use rustix::process::Signal;
 use serde_json::Value;
+use session::{SessionReader, SessionRecord};
 use std::{fs, time::Duration};
 use testkit::{Runtime, Sample, TargetProcess, sample_runtimes};
 
@@ -155,6 +157,28 @@ fn what_grows_from_look_to_look_is_suspected() {
             assert!(!suspects.iter().any(|row| row["type"] == name.as_str()), "{runtime}: {name}");
         }
     }
+}
+
+#[test]
+fn leaks_that_is_interrupted_ends_with_the_code_for_that() {
+    let process = heapster(Runtime::V9);
+    let pid = process.pid().to_string();
+    let folder = scratch();
+    let session = file(&folder, "looks.clrscope");
+    let line = ["leaks", &pid, "--every", "60s", "--json", "-o", session.to_str().unwrap()];
+    let mut leaks = Running::start(clrscope(line));
+    // The end of the first look is written as soon as nothing else comes.
+    wait_until_recording(&session, &mut leaks);
+    let is_taken = || {
+        let reader = SessionReader::new(fs::File::open(&session).unwrap()).unwrap();
+        reader.map_while(Result::ok).any(|record| matches!(record, SessionRecord::HeapEnd(_)))
+    };
+    while !is_taken() && !leaks.has_ended() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    leaks.signal(Signal::INT);
+    let ended = leaks.wait().expect_error(5, &["only 1 of 3 looks were taken"]);
+    assert_eq!(ended.json()["looks"].as_array().unwrap().len(), 1);
 }
 
 #[test]

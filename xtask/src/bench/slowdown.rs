@@ -132,6 +132,18 @@ impl Comparison {
         arguments.extend(self.work);
         let mut target = Sample::named("throughput").start(runtime, &arguments);
         target.wait_for_ready();
+        let pid = target.pid();
+        self.compare(runtime, pid, options, |length| window(&mut target, length))
+    }
+
+    /// The same with windows that are measured otherwise: each by its length in milliseconds.
+    fn compare(
+        &self,
+        runtime: Runtime,
+        pid: u32,
+        options: &Options,
+        mut window: impl FnMut(u64) -> Result<Speed>,
+    ) -> Result<Vec<Row>> {
         let mut cpu = vec![Vec::new(); self.observers.len()];
         let mut wall = cpu.clone();
         let mut exceptions = 0.0;
@@ -139,17 +151,17 @@ impl Comparison {
         for round in 0..options.pairs {
             // One window without an observer before the others and one after them: whatever drifts cancels out. The
             // order of the others changes from round to round.
-            let before = window(&mut target, length)?;
+            let before = window(length)?;
             let mut on = vec![Speed::default(); self.observers.len()];
             for turn in 0..self.observers.len() {
                 let index = (round + turn) % self.observers.len();
-                let observer = self.observers[index].start(target.pid())?;
+                let observer = self.observers[index].start(pid)?;
                 let settle = self.patience.map_or(0, |patience| patience.settle);
                 std::thread::sleep(Duration::from_millis(settle));
-                on[index] = window(&mut target, length)?;
+                on[index] = window(length)?;
                 observer.end()?;
             }
-            let after = window(&mut target, length)?;
+            let after = window(length)?;
             exceptions +=
                 (before.exceptions_per_cpu_second + after.exceptions_per_cpu_second) / (2 * options.pairs) as f64;
             for (index, on) in on.iter().enumerate() {
@@ -209,22 +221,26 @@ pub fn operations_per_cpu_second(target: &mut TargetProcess, milliseconds: u64) 
 /// One window of the `throughput` sample. A window in which other programs took nearly all processors is measured again.
 fn window(target: &mut TargetProcess, milliseconds: u64) -> Result<Speed> {
     for _ in 0..RETRIES {
-        if let Some(speed) = one_window(target, milliseconds)? {
+        if let Some(speed) = speed(&answer(target, milliseconds)?)? {
             return Ok(speed);
         }
     }
     bail!("the workload got no processor, {RETRIES} times in turn");
 }
 
-fn one_window(target: &mut TargetProcess, milliseconds: u64) -> Result<Option<Speed>> {
+fn answer(target: &mut TargetProcess, milliseconds: u64) -> Result<Value> {
     target.send_line(&format!("window {milliseconds}"))?;
     let line = target.wait_for_line(Duration::from_millis(milliseconds * 4 + 20_000), |line| line.starts_with('{'))?;
-    let answer: Value = serde_json::from_str(&line)?;
-    let number = |name: &str| answer[name].as_f64().filter(|number| *number > 0.0);
+    Ok(serde_json::from_str(&line)?)
+}
+
+/// What the program says of a window; `None` if it had next to no processor.
+fn speed(answer: &Value) -> Result<Option<Speed>> {
+    let number = |name: &str| answer[name].as_f64();
     let (Some(operations), Some(cpu), Some(wall)) = (number("operations"), number("cpu_ns"), number("wall_ns")) else {
-        bail!("the workload answered {line}");
+        bail!("the workload answered {answer}");
     };
-    if cpu / wall < LEAST_CPU {
+    if operations <= 0.0 || cpu <= 0.0 || cpu / wall < LEAST_CPU {
         return Ok(None);
     }
     Ok(Some(Speed {
@@ -238,12 +254,44 @@ fn one_window(target: &mut TargetProcess, milliseconds: u64) -> Result<Option<Sp
 mod tests {
     use super::*;
 
+    /// A window of a program of which nobody else takes the processor.
+    fn steady(per_cpu_second: f64) -> Speed {
+        Speed { per_cpu_second, per_second: per_cpu_second / 2.0, exceptions_per_cpu_second: 0.0 }
+    }
+
     #[test]
     fn windows_are_compared_and_named() {
         let options = Options { pairs: 2, window: 60, ..Options::of(super::super::Suite::Noise) };
-        let rows = NOISE[0].run(Runtime::V9, &options).unwrap();
+        // Before, observed, after: twice.
+        let mut speeds = [100.0, 90.0, 100.0, 110.0, 99.0, 90.0].into_iter();
+        let mut lengths = Vec::new();
+        let measured = |length| {
+            lengths.push(length);
+            Ok(steady(speeds.next().unwrap()))
+        };
+        let rows = NOISE[0].compare(Runtime::V9, 0, &options, measured).unwrap();
+        assert_eq!(lengths, [60; 6]);
         assert_eq!(rows.len(), 1);
         assert_eq!(rows[0].what, "noise, CPU-bound: nothing");
-        assert!(rows[0].measured.contains('%') && rows[0].goal.is_none());
+        // 10 % and 1 % slower.
+        assert!(
+            rows[0].measured.starts_with("5.5") && rows[0].measured.contains("by the clock 5.5 %"),
+            "{}",
+            rows[0].measured
+        );
+        assert!(rows[0].goal.is_none());
+    }
+
+    /// The real program answers; how fast it is does not matter here.
+    #[test]
+    fn the_program_measures_a_window() {
+        let mut target = Sample::named("throughput").start(Runtime::V9, &["--work", "cpu"]);
+        target.wait_for_ready();
+        let answer = answer(&mut target, 20).unwrap();
+        assert!(
+            ["operations", "cpu_ns", "wall_ns", "exceptions"].iter().all(|name| answer[name].is_number()),
+            "{answer}"
+        );
+        assert!(speed(&answer).is_ok(), "{answer}");
     }
 }

@@ -152,13 +152,17 @@ fn one_look(path: &Path, memory: MemoryArgs, number: Option<u32>) -> anyhow::Res
 
 /// Why a recording has no look in it.
 pub fn no_look(summary: &recorder::Summary) -> anyhow::Error {
+    failure(Code::Ended, format!("no look at the heap could be taken: {}", why_ended(summary)))
+}
+
+/// Why a recording has fewer looks than it was for.
+pub fn why_ended(summary: &recorder::Summary) -> String {
     let notes: Vec<String> =
         summary.sessions.iter().flat_map(|session| &session.notes).map(|note| console::printable(note)).collect();
     let ended = summary.sessions.iter().any(|session| session.end != session::EndReason::Stopped);
-    let why = match (notes.is_empty(), ended) {
+    match (notes.is_empty(), ended) {
         (false, _) => notes.join("; "),
         (true, true) => "the process ended, or the connection to it was lost".to_owned(),
         (true, false) => "it was interrupted".to_owned(),
-    };
-    failure(Code::Ended, format!("no look at the heap could be taken: {why}"))
+    }
 }

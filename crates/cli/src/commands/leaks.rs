@@ -1,6 +1,6 @@
 //! `clrscope leaks`: what grows from look to look.
 
-use super::heap::no_look;
+use super::heap::{no_look, why_ended};
 use crate::{
     console, duration,
     exit::{Code, failure},
@@ -44,6 +44,8 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<Code> {
     let every = whole_seconds(args.every)?;
     let mut all = Looks::default();
+    // Why there are fewer looks than were asked for.
+    let mut ended = None;
     let several = args.targets.len() > 1;
     for target in &args.targets {
         match Source::find(target)? {
@@ -61,11 +63,13 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
             Source::Process(process) => {
                 let (file, summary) = source::take(&process, &args.take, Extent::All, args.looks, every, args.json)?;
                 all.read(file.path(), args.take.memory())?;
-                if all.last.is_none() {
+                if all.last.as_ref().is_none_or(Snapshot::is_empty) && all.looks.len() <= 1 {
                     return Err(no_look(&summary));
                 }
                 if all.looks.len() < args.looks as usize {
-                    all.damage.get_or_insert_with(|| no_look(&summary).to_string());
+                    let (taken, why) = (all.looks.len(), why_ended(&summary));
+                    ended =
+                        Some(format!("only {taken} of {} looks were taken: {why}; the report is of those", args.looks));
                 }
             }
         }
@@ -84,6 +88,9 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     match args.json {
         true => console::print_json(&report)?,
         false => console::print(&text::leaks(&report, console::width()))?,
+    }
+    if let Some(ended) = ended {
+        return Err(failure(Code::Ended, ended));
     }
     match all.damage {
         Some(damage) => Err(failure(Code::BadSession, format!("{damage}; the report is of what is there"))),
