@@ -50,6 +50,46 @@ fn cpu_time_from_the_first_instruction_on() {
     }
 }
 
+/// A shell that sets limits and becomes a launch of ours.
+fn limited(limits: &str, output: &Path, command: &[&str]) -> Ended {
+    let script = format!("{limits}; exec \"$@\"");
+    let launch = [common::binary(), "launch", "-p", "cpu", "-q", "-o", output.to_str().unwrap(), "--"];
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script, "sh"]).args(launch).args(command).stdin(Stdio::null());
+    Running::start(shell).wait()
+}
+
+#[test]
+fn a_command_without_room_for_the_agent_is_not_started() {
+    let folder = scratch();
+    let (output, marker) = (file(&folder, "x.clrscope"), file(&folder, "marker"));
+    let touch = ["touch", marker.to_str().unwrap()];
+    for (limits, what) in
+        [("ulimit -n 50", "50 file descriptors at most"), ("ulimit -v 600000", "585 MB of address space at most")]
+    {
+        let ended = limited(limits, &output, &touch);
+        ended.expect_error(125, &["no room for the agent", what, "raise its limit", "was not started"]);
+        assert!(!marker.exists() && !output.exists(), "{limits}");
+    }
+    // A limit that the command sets itself is met when the process is there: it runs, unrecorded.
+    let burn = Sample::named("burn").launch(Runtime::V3_1, &["--seconds", "1"]).command();
+    let mut script = Command::new(common::binary());
+    script.args(["launch", "-p", "cpu", "-q", "-o", output.to_str().unwrap(), "--"]);
+    script.args(["sh", "-c", "ulimit -n 26; exec \"$@\"", "sh"]).arg(burn.get_program()).args(burn.get_args());
+    script.envs(burn.get_envs().filter_map(|(name, value)| Some((name, value?)))).stdin(Stdio::null());
+    let ended = Running::start(script).wait();
+    assert!(ended.out.contains("cpu_ns"), "{ended:?}");
+    ended.expect_error(125, &["has no room for the agent", "of at most 26 file descriptors"]);
+    assert!(!output.exists());
+}
+
+#[test]
+fn the_command_has_the_limits_that_it_would_have_without_us() {
+    let folder = scratch();
+    let ended = limited("ulimit -Sn 300", &file(&folder, "x.clrscope"), &["sh", "-c", "ulimit -Sn"]);
+    assert_eq!(ended.out.trim(), "300", "{ended:?}");
+}
+
 #[test]
 fn every_exception_of_a_whole_run() {
     for runtime in sample_runtimes() {

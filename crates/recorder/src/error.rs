@@ -78,6 +78,14 @@ pub enum RecordError {
         /// What to do.
         next: &'static str,
     },
+    /// A command could not become a .NET process with an agent.
+    #[error("a .NET process would have no room for the agent here: {what}; {next}. The command was not started")]
+    NoRoomToLaunch {
+        /// What there is too little of.
+        what: String,
+        /// What to do.
+        next: &'static str,
+    },
     /// An agent that has traced methods is there, and the runtime does not let it ask for more.
     #[error(
         "the profiler {profiler} needs callbacks of collections, and the runtime lets only one that attaches ask for them; \
@@ -238,6 +246,7 @@ impl RecordError {
             | Self::TooManyAgents { .. }
             | Self::NeedsMainSlot { .. }
             | Self::NoRoom { .. }
+            | Self::NoRoomToLaunch { .. }
             | Self::RuntimeTooOld { .. }
             | Self::StaleAgent { .. }
             | Self::Identity { .. }

@@ -4,13 +4,14 @@ use super::{
     link::{self, AgentLink, Peer},
     place::{Place, Viewer},
     pump::now,
+    room,
     start::{self, OutputFile, Start},
     target::Target,
 };
 use crate::{Progress, RecordError, RecordOptions, RuleHandle, SessionSummary, StopHandle, Summary};
 use diagnostics::{Port, clsid_text, proc};
 use rootfs::Root;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open, setrlimit};
 use session::{Entry, LiveSink};
 use std::{
     ffi::OsString,
@@ -51,10 +52,12 @@ pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recordin
         owner: Identity::own(),
     };
     start::check_together(&options)?;
+    room::check_launch().inspect_err(|_| Place::sweep(&viewer))?;
     let alone = options.profilers.iter().find(|selection| selection.spec.needs_main_slot());
     if let Some(selection) = alone.filter(|_| main_slot_is_taken()) {
         return Err(RecordError::NeedsMainSlot { profiler: selection.spec.id });
     }
+    let files = getrlimit(Resource::Nofile);
     let place = Place::make(&viewer, &options.agent)?;
     let first_output = options.output.as_deref().map(OutputFile::create).transpose()?;
     let engine = start::engine_for_launch(&options)?;
@@ -64,6 +67,8 @@ pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recordin
     child.args(program);
     set_profiler(&mut child, &place, &config);
     tell_outer_launch();
+    // Rings of samples take many, so trying one has raised the limit. It is inherited, and raised again where it is needed.
+    let _ = setrlimit(Resource::Nofile, files);
     let child = child.spawn().map_err(|source| RecordError::Spawn { command: shown.clone(), source })?;
 
     let (stop, rules) = (StopHandle::default(), RuleHandle::new(options.instrument.clone()));
@@ -257,6 +262,12 @@ impl Supervisor {
             let _ = link.send(&Control::Go);
             let _ = link.send(&Control::Stop);
             return Ok(());
+        }
+        // The command may have set limits of its own.
+        if let Err(no_room) = room::check(pid) {
+            let _ = link.send(&Control::Go);
+            let _ = link.send(&Control::Stop);
+            return Err(no_room);
         }
         let target = Target::new(pid).map_err(|_| RecordError::Exited { pid })?;
         let cpu = start::open_cpu(&target, &self.options)?;

@@ -1,6 +1,7 @@
 //! Whether a process has room for the agent: looked at before anything is loaded into it.
 
 use crate::RecordError;
+use rustix::process::{Resource, getrlimit};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -12,6 +13,46 @@ const DESCRIPTORS: u64 = 16;
 const ADDRESS_SPACE: u64 = 96 << 20;
 /// Bytes of memory that must be free in the process's memory cgroup, or can be made free by dropping cached files.
 const MEMORY: u64 = 24 << 20;
+
+/// What a small .NET program takes by itself, measured: with less, .NET Core 3.1 and .NET 9 do not start, agent or not.
+const RUNTIME_DESCRIPTORS: u64 = 40;
+const RUNTIME_ADDRESS_SPACE: u64 = 512 << 20;
+const RUNTIME_MEMORY: u64 = 24 << 20;
+
+/// What to do about each.
+const MORE_DESCRIPTORS: &str = "raise its limit (ulimit -n, LimitNOFILE)";
+const MORE_ADDRESS_SPACE: &str = "raise its limit (ulimit -v, LimitAS)";
+const MORE_MEMORY: &str = "raise the limit of the container (memory.max)";
+
+/// Checks the limits that a command will have, which are ours, before it is started.
+///
+/// # Errors
+/// [`RecordError::NoRoomToLaunch`].
+pub(super) fn check_launch() -> Result<(), RecordError> {
+    let cgroup = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    // The runtime raises its soft limit of descriptors to the hard one.
+    let descriptors = getrlimit(Resource::Nofile).maximum;
+    match lacks(descriptors, getrlimit(Resource::As).current, free_of(&cgroup)) {
+        Some((what, next)) => Err(RecordError::NoRoomToLaunch { what, next }),
+        None => Ok(()),
+    }
+}
+
+/// What a small program with an agent lacks within these limits, and what to do about that.
+fn lacks(
+    descriptors: Option<u64>,
+    address_space: Option<u64>,
+    memory: Option<(u64, u64)>,
+) -> Option<(String, &'static str)> {
+    if let Some(limit) = descriptors.filter(|limit| limit - limit / 10 < RUNTIME_DESCRIPTORS + DESCRIPTORS) {
+        return Some((format!("it may have {limit} file descriptors at most"), MORE_DESCRIPTORS));
+    }
+    if let Some(limit) = address_space.filter(|limit| *limit < RUNTIME_ADDRESS_SPACE + ADDRESS_SPACE) {
+        return Some((format!("it may have {} MB of address space at most", limit >> 20), MORE_ADDRESS_SPACE));
+    }
+    let (free, of) = memory.filter(|(free, _)| *free < RUNTIME_MEMORY + MEMORY)?;
+    Some((format!("{} MB of the {} MB of its memory cgroup are free", free >> 20, of >> 20), MORE_MEMORY))
+}
 
 /// Checks descriptors, address space and memory. What cannot be read is taken for enough.
 ///
@@ -35,15 +76,20 @@ pub(super) fn check(pid: u32) -> Result<(), RecordError> {
         && size.saturating_add(ADDRESS_SPACE) > limit
     {
         let what = format!("{} MB of at most {} MB of address space are in use", size >> 20, limit >> 20);
-        return Err(no_room(what, "raise its limit (ulimit -v, LimitAS)"));
+        return Err(no_room(what, MORE_ADDRESS_SPACE));
     }
-    if let Some((free, of)) = memory_groups(&file("cgroup")).iter().filter_map(|group| free_memory(group)).min()
+    if let Some((free, of)) = free_of(&file("cgroup"))
         && free < MEMORY
     {
         let what = format!("{} MB of the {} MB of its memory cgroup are free", free >> 20, of >> 20);
-        return Err(no_room(what, "raise the limit of the container (memory.max)"));
+        return Err(no_room(what, MORE_MEMORY));
     }
     Ok(())
+}
+
+/// Bytes that are free in the memory cgroup that has least, and its limit; from `/proc/<pid>/cgroup`.
+fn free_of(cgroup: &str) -> Option<(u64, u64)> {
+    memory_groups(cgroup).iter().filter_map(|group| free_memory(group)).min()
 }
 
 /// A soft limit of `/proc/<pid>/limits`; `None` if there is none.
@@ -138,6 +184,19 @@ mod tests {
         write("memory.stat", "anon 5\ninactive_file 300\nactive_file 50\n");
         assert_eq!(free_memory(folder.path()), Some((450, 1000)));
         assert_eq!(cached("inactive_file 1\ntotal_inactive_file 30\nactive_file 2\ntotal_active_file 4\n"), 34);
+    }
+
+    #[test]
+    fn a_command_needs_room_for_a_runtime_too() {
+        let lacks = |descriptors, space, memory| lacks(descriptors, space, memory).map(|(what, _)| what);
+        assert_eq!(lacks(None, None, None), None);
+        assert_eq!(lacks(Some(64), Some(608 << 20), Some((48 << 20, 64 << 20))), None);
+        assert_eq!(lacks(Some(60), None, None).unwrap(), "it may have 60 file descriptors at most");
+        assert_eq!(lacks(Some(0), None, None).unwrap(), "it may have 0 file descriptors at most");
+        assert_eq!(lacks(None, Some(600 << 20), None).unwrap(), "it may have 600 MB of address space at most");
+        let memory = lacks(None, None, Some((40 << 20, 64 << 20)));
+        assert_eq!(memory.unwrap(), "40 MB of the 64 MB of its memory cgroup are free");
+        check_launch().unwrap();
     }
 
     #[test]
