@@ -25,6 +25,11 @@ pub const CHECKS_PEER: bool = true;
 /// Most entries of a folder for temporary files that are looked at.
 const MAX_ENTRIES: usize = 100_000;
 
+/// How often a folder is listed again while files come and go in it, and how old its last change must be, so that one that comes
+/// later has another time.
+const MOST_LISTINGS: u32 = 16;
+const SETTLED: Duration = Duration::from_millis(50);
+
 /// Runtimes that are asked at the same time.
 const PROBES: usize = 16;
 
@@ -45,10 +50,21 @@ struct Machine {
     own_pid_namespace: Option<PathBuf>,
     boot_time: Option<u64>,
     users: HashMap<u32, String>,
-    /// By mount namespace, root and directory, as the first process with these showed it.
-    sockets: HashMap<(Option<PathBuf>, Option<PathBuf>, PathBuf), Vec<Socket>>,
+    sockets: HashMap<Folder, Listing>,
     /// By device and inode.
     executables: HashMap<(u64, u64), Executable>,
+}
+
+/// A folder for temporary files: mount namespace, root and directory.
+type Folder = (Option<PathBuf>, Option<PathBuf>, PathBuf);
+
+/// What was in such a folder.
+#[derive(Debug, Default)]
+struct Listing {
+    sockets: Vec<Socket>,
+    /// When the folder had changed, if that was long enough before it was listed.
+    changed: Option<SystemTime>,
+    times: u32,
 }
 
 /// All .NET processes.
@@ -59,7 +75,7 @@ pub fn discover(timeout: Duration) -> Result<Vec<DotnetProcess>, Error> {
     let found: Vec<Found> = pids
         .into_iter()
         .filter(|&pid| pid != own)
-        .filter_map(|pid| match machine.look(pid) {
+        .filter_map(|pid| match machine.look_surely(pid) {
             Ok(Look::Dotnet(found)) => Some(*found),
             // It has ended meanwhile, or is none of ours.
             Ok(Look::Other { .. } | Look::Over) | Err(_) => None,
@@ -84,7 +100,7 @@ pub fn discover(timeout: Duration) -> Result<Vec<DotnetProcess>, Error> {
 
 /// One process.
 pub fn inspect(pid: u32, timeout: Duration) -> Result<DotnetProcess, Error> {
-    match Machine::new().look(pid) {
+    match Machine::new().look_surely(pid) {
         Ok(Look::Dotnet(found)) => {
             found.probe(timeout).ok_or_else(|| Error::NotDotnet { pid, name: found.process.name.clone() })
         }
@@ -124,6 +140,14 @@ impl Machine {
         }
     }
 
+    /// As [`Self::look`]. One that exchanges its program at the moment may hide what it is, and has not ended.
+    fn look_surely(&mut self, pid: u32) -> io::Result<Look> {
+        match self.look(pid) {
+            Err(_) if proc::is_alive(pid) => self.look(pid),
+            other => other,
+        }
+    }
+
     /// Looks at a process without asking its runtime.
     fn look(&mut self, pid: u32) -> io::Result<Look> {
         let stat = proc::stat(pid)?;
@@ -145,11 +169,9 @@ impl Machine {
         let root_path = fs::read_link(format!("/proc/{pid}/root")).ok();
         let root = Root::of_process(pid).ok();
         let directory = proc::root_path(pid, &temp_dir);
-        let listed = self
-            .sockets
-            .entry((mount_namespace.clone(), root_path.clone(), temp_dir.clone()))
-            .or_insert_with(|| list_sockets(root.as_ref(), &temp_dir));
         let ns_pid = status.ns_pids.last().copied().unwrap_or(pid);
+        let folder = (mount_namespace.clone(), root_path.clone(), temp_dir.clone());
+        let listed = self.list(folder, root.as_ref(), (ns_pid, stat.start_ticks));
         // The files were listed under some process's root that may be another one's, and that may be gone.
         let modified = |socket: &Socket| root.as_ref()?.modified(&temp_dir.join(&socket.name)).ok();
         let own = sockets_of(listed, ns_pid, stat.start_ticks, modified);
@@ -203,6 +225,27 @@ impl Machine {
         })))
     }
 
+    /// The sockets in a folder. What was listed before holds if the socket of the process that is looked at is among it, or if
+    /// nothing has come since: runtimes start while we look. What could not be listed says nothing, as that is of one process, which
+    /// may just have ended.
+    fn list(&mut self, folder: Folder, root: Option<&Root>, own: (u32, u64)) -> &[Socket] {
+        let changed = root.and_then(|root| root.modified(&folder.2).ok());
+        let known = self.sockets.get(&folder);
+        let holds = known.is_some_and(|known| {
+            let has_own = known.sockets.iter().any(|socket| (socket.ns_pid, socket.start_ticks) == own);
+            has_own || known.changed.is_some() && known.changed == changed || known.times >= MOST_LISTINGS
+        });
+        let times = known.map_or(0, |known| known.times) + 1;
+        let before = SystemTime::now();
+        if !holds && let Some(Ok(sockets)) = root.map(|root| list_sockets(root, &folder.2)) {
+            let is_settled =
+                |changed: &SystemTime| before.duration_since(*changed).is_ok_and(|passed| passed >= SETTLED);
+            let listing = Listing { sockets, changed: changed.filter(is_settled), times };
+            return &self.sockets.entry(folder).insert_entry(listing).into_mut().sockets;
+        }
+        self.sockets.get(&folder).map_or(&[], |known| &known.sockets)
+    }
+
     /// A process that we may not look into: what everybody may see of it.
     fn look_from_afar(&self, pid: u32, stat: &Stat, status: &Status, args: Vec<String>) -> Look {
         let name = short_name(stat, &args, None);
@@ -215,7 +258,7 @@ impl Machine {
         let ns_pid = status.ns_pids.last().copied().unwrap_or(pid);
         let temp_dir = PathBuf::from("/tmp");
         // A socket with its id and its start time can only be its own.
-        let listed = list_sockets(Root::own().ok().as_ref(), &temp_dir);
+        let listed = Root::own().and_then(|root| list_sockets(&root, &temp_dir)).unwrap_or_default();
         let has_socket = listed.iter().any(|socket| (socket.ns_pid, socket.start_ticks) == (ns_pid, stat.start_ticks));
         let hosted = args.first().is_some_and(|program| file_name(program) == "dotnet");
         if !has_socket && !hosted {
@@ -342,13 +385,12 @@ fn temp_dir(pid: u32, environ: &[(OsString, OsString)]) -> PathBuf {
 }
 
 /// All files in a directory whose name is that of a diagnostic socket.
-fn list_sockets(root: Option<&Root>, directory: &Path) -> Vec<Socket> {
-    let entries = root.and_then(|root| root.entries(directory, MAX_ENTRIES).ok()).unwrap_or_default();
-    let sockets = entries.into_iter().filter_map(|name| {
+fn list_sockets(root: &Root, directory: &Path) -> io::Result<Vec<Socket>> {
+    let sockets = root.entries(directory, MAX_ENTRIES)?.into_iter().filter_map(|name| {
         let (ns_pid, start_ticks) = parse_socket_name(name.to_str()?)?;
         Some(Socket { name, ns_pid, start_ticks })
     });
-    sockets.collect()
+    Ok(sockets.collect())
 }
 
 /// Process id and start time in a socket's name.
@@ -479,12 +521,54 @@ mod tests {
         for (ns_pid, start_ticks, age) in [(1, 5, 1), (1, 7, 3), (1, 6, 2), (2, 5, 9)] {
             socket(ns_pid, start_ticks, age);
         }
-        let all = list_sockets(Root::own().ok().as_ref(), folder.path());
         let root = Root::own().unwrap();
+        let all = list_sockets(&root, folder.path()).unwrap();
         let modified = |socket: &Socket| root.modified(&folder.path().join(&socket.name)).ok();
         let order = |start| sockets_of(&all, 1, start, modified).map(|socket| socket.start_ticks).collect::<Vec<_>>();
         assert_eq!(order(5), [5, 7, 6]);
         assert_eq!(order(1), [7, 6, 5]);
+    }
+
+    #[test]
+    fn a_folder_that_one_process_could_not_show_is_listed_for_the_next() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("dotnet-diagnostic-1-2-socket"), "").unwrap();
+        let mut machine = Machine::new();
+        let folder = || (None, None, directory.path().to_owned());
+        // Its root cannot be opened: it has just ended.
+        assert_eq!(machine.list(folder(), None, (1, 2)), []);
+        assert_eq!(machine.list(folder(), Some(&Root::own().unwrap()), (1, 2)).len(), 1);
+        // What is known stays so.
+        assert_eq!(machine.list(folder(), None, (1, 2)).len(), 1);
+    }
+
+    #[test]
+    fn a_socket_that_comes_after_the_first_look_is_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let start = || {
+            let child = std::process::Command::new("sleep").arg("60").env("TMPDIR", directory.path()).spawn().unwrap();
+            // Until it is that program, it has our environment.
+            while proc::comm(child.id()).unwrap() != "sleep" {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            child
+        };
+        let mut machine = Machine::new();
+        let (mut first, mut second) = (start(), start());
+        let mut look = |pid| match machine.look(pid).unwrap() {
+            Look::Dotnet(found) => found.sockets.len(),
+            Look::Other { .. } | Look::Over => 0,
+        };
+        let before = look(first.id());
+        let ticks = proc::stat(second.id()).unwrap().start_ticks;
+        let name = format!("dotnet-diagnostic-{}-{ticks}-socket", second.id());
+        let _listener = std::os::unix::net::UnixListener::bind(directory.path().join(name)).unwrap();
+        let after = look(second.id());
+        for child in [&mut first, &mut second] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert_eq!((before, after), (0, 1));
     }
 
     #[test]
