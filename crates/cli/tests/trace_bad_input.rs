@@ -229,7 +229,7 @@ fn a_second_trace_at_a_time_is_refused_and_the_first_undisturbed() {
         for time in ["the first time", "the second time"] {
             let first = Tracing::start(&process, &[PLAIN]);
             let second = run(["trace", &pid, "traced!Clrscope.Samples.Traced.Fib", "--for", "1s", "--json"]);
-            second.expect_error(4, &["trace", &pid]);
+            second.expect_error(4, &["records for another command", &pid]);
             process.send_line("go 10").unwrap();
             let truth = process.truth(LIMIT);
             let report = first.end();

@@ -75,7 +75,8 @@ impl Resident {
         let began = Instant::now();
         let mut told = false;
         loop {
-            let limit = match self.state() {
+            let state = self.state();
+            let limit = match state {
                 Some(ResidentState::Waits) => return Ok(()),
                 Some(ResidentState::Reverts) => REVERT_LIMIT,
                 Some(ResidentState::Records) | None => LEAVE_LIMIT,
@@ -89,9 +90,11 @@ impl Resident {
             }
             if !told && began.elapsed() > Duration::from_millis(500) {
                 told = true;
-                notice::tell(
-                    "waiting for the agent in the process, which still reverts what the last recording changed",
-                );
+                notice::tell(if state == Some(ResidentState::Reverts) {
+                    "waiting for the agent in the process, which still reverts what the last recording changed"
+                } else {
+                    "waiting for the agent in the process, which records for another command"
+                });
             }
             std::thread::sleep(Duration::from_millis(5));
         }
