@@ -88,13 +88,11 @@ impl Resident {
             if began.elapsed() > limit || target.is_stopped() {
                 return Err(RecordError::ResidentBusy { pid, reverts: limit == REVERT_LIMIT, waited: began.elapsed() });
             }
-            if !told && began.elapsed() > Duration::from_millis(500) {
+            if !told && state == Some(ResidentState::Reverts) && began.elapsed() > Duration::from_millis(500) {
                 told = true;
-                notice::tell(if state == Some(ResidentState::Reverts) {
-                    "waiting for the agent in the process, which still reverts what the last recording changed"
-                } else {
-                    "waiting for the agent in the process, which records for another command"
-                });
+                notice::tell(
+                    "waiting for the agent in the process, which still reverts what the last recording changed",
+                );
             }
             std::thread::sleep(Duration::from_millis(5));
         }
