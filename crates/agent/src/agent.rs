@@ -210,6 +210,11 @@ impl Agent {
     /// A callback has panicked. Nothing is collected any more, and the session ends with this reason.
     pub fn fail(&self, why: String) {
         self.failed.store(true, Ordering::Release);
+        self.give_up(why);
+    }
+
+    /// The session cannot go on, and ends with this reason.
+    pub fn give_up(&self, why: String) {
         self.log(LogLevel::Error, why);
         self.advance(Phase::Stopping);
     }

@@ -14,7 +14,7 @@ use crate::os::{clock, tasks};
 use crate::queue::Event;
 use crate::runtime::Runtime;
 use crate::sessions::{Held, Sessions};
-use crate::{door, exception_events, instrumentation, launch, ledger, writer};
+use crate::{door, exception_events, instrumentation, launch, ledger, panics, writer};
 use com::codes::CORPROF_E_PROFILER_CANCEL_ACTIVATION;
 use com::hresult::{E_FAIL, E_INVALIDARG};
 use corprof::callback::{
@@ -255,8 +255,9 @@ impl Profiler for Entry {
             Counters::add(&agent.counters.panics, 1);
             let message = report.message.unwrap_or("no message");
             agent.fail(format!(
-                "the agent has failed in {} ({message}): nothing was collected from then on. Please report this",
-                report.callback
+                "the agent has failed in {} ({message}, {}): nothing was collected from then on. Please report this",
+                report.callback,
+                panics::place()
             ));
         }
     }
@@ -554,14 +555,14 @@ impl ProfilerCallback for Entry {
 
     fn event_pipe_event_delivered(&self, _cx: &CallbackCx<'_>, event: DeliveredEvent<'_>) {
         if let Some(agent) = self.running() {
-            fault::panic_if_asked(&agent);
+            fault::panic_if_asked(&agent, "panic");
             exception_events::on_event(&agent, event.id, event.data);
         }
     }
 
     fn exception_thrown(&self, _cx: &CallbackCx<'_>, exception: ObjectId<'_>) {
         if let Some(agent) = self.running() {
-            fault::panic_if_asked(&agent);
+            fault::panic_if_asked(&agent, "panic");
             let context = Context::new(&agent);
             agent.each_collector(|collector| collector.exception_thrown(&context, Object(exception.address())));
         }
@@ -578,17 +579,19 @@ impl ProfilerCallback for Entry {
 }
 
 /// Faults that tests ask for, by parameters of a profiler that clrscope never sends. There are none in release builds.
-mod fault {
+pub mod fault {
     use crate::agent::Agent;
 
+    /// Whether a fault is asked for.
     pub fn is_asked_for(agent: &Agent, name: &str) -> bool {
         cfg!(debug_assertions)
             && agent.config.profilers.iter().flat_map(|profiler| &profiler.params).any(|(param, _)| param == name)
     }
 
-    pub fn panic_if_asked(agent: &Agent) {
+    /// Panics, if that is asked for.
+    pub fn panic_if_asked(agent: &Agent, name: &str) {
         #[expect(clippy::panic, reason = "for tests only")]
-        if is_asked_for(agent, "panic") {
+        if is_asked_for(agent, name) {
             panic!("a test has asked for it");
         }
     }

@@ -37,6 +37,7 @@ pub mod looks;
 pub mod machines;
 pub mod memory;
 pub mod os;
+pub mod panics;
 pub mod pending;
 pub mod queue;
 pub mod resolver;
@@ -61,6 +62,11 @@ use entry::Entry;
 static HEAP: heap_memory::Heap = heap_memory::Heap;
 
 corprof::export_profiler! {
-    Guid::from_le_bytes(wire::CLSID_MAIN) => |_clsid| Entry::new(false),
-    Guid::from_le_bytes(wire::CLSID_NOTIFY_ONLY) => |_clsid| Entry::new(true),
+    Guid::from_le_bytes(wire::CLSID_MAIN) => |_clsid| entry(false),
+    Guid::from_le_bytes(wire::CLSID_NOTIFY_ONLY) => |_clsid| entry(true),
+}
+
+fn entry(notify_only: bool) -> Entry {
+    panics::keep_quiet();
+    Entry::new(notify_only)
 }

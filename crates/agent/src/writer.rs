@@ -6,6 +6,7 @@ use crate::calls;
 use crate::context::number_of_class;
 use crate::counters::Counters;
 use crate::door;
+use crate::entry::fault;
 use crate::exception_events::{self, Storm};
 use crate::heap_memory;
 use crate::instrumentation::{self, Told, What};
@@ -14,6 +15,7 @@ use crate::os::connection::{Connection, Incoming};
 use crate::os::signals::{self, SignalEngine};
 use crate::os::threads::OwnThread;
 use crate::os::{clock, tasks, threads};
+use crate::panics;
 use crate::queue::Event;
 use crate::resolver::Resolver;
 use crate::{traced, traced_reader};
@@ -55,6 +57,26 @@ const BUSY: &str = "the runtime could not be suspended within 2 s, because it is
     time; try again, or look whether another profiler or a debugger is at work there";
 /// Longest time that writing a frame may take: a stopped clrscope must not keep us for ever.
 const WRITE_LIMIT: Nanos = 10_000_000_000;
+
+/// Names of the threads that do what takes long.
+const TICKS: &str = "clrscope-ticks";
+const LOOKS: &str = "clrscope-heap";
+const REJIT: &str = "clrscope-rejit";
+
+/// What such a thread does. A panic in it ends the session, which says so: whoever waited for the thread would wait for ever.
+fn guarded(agent: &Arc<Agent>, name: &str, body: impl FnOnce(&Arc<Agent>)) {
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        fault::panic_if_asked(agent, name);
+        body(agent);
+    }));
+    if ended.is_err() {
+        Counters::add(&agent.counters.panics, 1);
+        let place = panics::place();
+        agent.give_up(format!(
+            "the agent has failed in its thread {name} ({place}): the recording ended. Please report this"
+        ));
+    }
+}
 
 /// Runs a session to its end, and asks the runtime to let us go.
 pub fn run(agent: &Arc<Agent>) {
@@ -311,9 +333,8 @@ impl<'a> Writer<'a> {
         if !self.ticking && (compares || agent.wants_ticks()) {
             self.ticking = true;
             let for_thread = Arc::clone(agent);
-            let ticks =
-                move || if compares { crate::compare::run(&for_thread) } else { crate::ticks::run(&for_thread) };
-            match OwnThread::spawn("clrscope-ticks", ticks) {
+            let run: fn(&Agent) = if compares { crate::compare::run } else { crate::ticks::run };
+            match OwnThread::spawn(TICKS, move || guarded(&for_thread, TICKS, |agent| run(agent))) {
                 Ok(thread) => agent.keep_sampler(thread),
                 Err(error) => agent.log(LogLevel::Error, format!("no sampling thread: {error}")),
             }
@@ -330,15 +351,15 @@ impl<'a> Writer<'a> {
         }
         let (for_thread, outgoing) = (Arc::clone(agent), self.connection.outgoing().clone());
         // Never both: clrscope asks for one at most, and one after the other they would do no harm.
-        let looks = move || {
+        let looks = move |agent: &Arc<Agent>| {
             if let Some(settings) = heap {
-                crate::heap::run(&for_thread, &outgoing, settings);
+                crate::heap::run(agent, &outgoing, settings);
             }
             if let Some(settings) = survivors {
-                crate::survivors::run(&for_thread, &outgoing, settings);
+                crate::survivors::run(agent, &outgoing, settings);
             }
         };
-        match OwnThread::spawn("clrscope-heap", looks) {
+        match OwnThread::spawn(LOOKS, move || guarded(&for_thread, LOOKS, looks)) {
             Ok(thread) => agent.keep_looker(thread),
             Err(error) => agent.log(LogLevel::Error, format!("no looks at the heap: {error}")),
         }
@@ -351,7 +372,7 @@ impl<'a> Writer<'a> {
             return;
         }
         let for_thread = Arc::clone(agent);
-        match OwnThread::spawn("clrscope-rejit", move || instrumentation::run(&for_thread)) {
+        match OwnThread::spawn(REJIT, move || guarded(&for_thread, REJIT, |agent| instrumentation::run(agent))) {
             Ok(thread) => agent.instrumentation.keep(thread),
             Err(error) => agent.log(LogLevel::Error, format!("no methods are traced: {error}")),
         }

@@ -2,9 +2,7 @@
 
 mod client;
 
-use client::{
-    Client, LIMIT, Listener, agent_threads, attach, clsid, config, is_mapped, library, wait_gone, wait_threads_gone,
-};
+use client::{Client, LIMIT, Listener, agent_threads, attach, clsid, config, is_mapped, library, wait_gone};
 use std::time::Duration;
 use testkit::{Sample, TargetProcess, sample_runtimes};
 use wire::{ByeReason, CpuEngine};
@@ -34,8 +32,25 @@ fn a_panic_in_a_callback_ends_the_session_with_a_reason() {
             complaints.iter().any(|text| text.contains("the agent has failed in ICorProfilerCallback")),
             "{complaints:?}"
         );
-        // The message of the panic leaves a destructor with the program's thread, so the library stays mapped as long as that lives.
-        wait_threads_gone(process.pid());
+        wait_gone(process.pid());
+        assert!(!process.transcript().contains("panicked"), "{}", process.transcript());
+        ends_well(process);
+    }
+}
+
+#[test]
+fn a_panic_in_a_thread_of_the_agent_ends_the_session_with_a_reason() {
+    for runtime in sample_runtimes() {
+        let mut process = Sample::named("thrower").start(runtime, &["--rate", "500", "--count", "100", "--gate"]);
+        process.wait_for_ready();
+        for asked in ["wall:clrscope-ticks=1", "heap:clrscope-heap=1"] {
+            let mut client = Client::attach(&process, config(&[asked], CpuEngine::Off));
+            client.wait(|client| client.bye.is_some());
+            assert_eq!(client.bye.as_ref().unwrap().reason, ByeReason::Failed, "{runtime}, {asked}");
+            let complaints = client.complaints();
+            assert!(complaints.iter().any(|text| text.contains("has failed in its thread")), "{complaints:?}");
+            wait_gone(process.pid());
+        }
         ends_well(process);
     }
 }
