@@ -46,6 +46,9 @@ use wire::{
 /// How long one round waits for something to come.
 const ROUND: Duration = Duration::from_millis(10);
 
+/// How long what the agent says is taken at a time, before something else has its turn.
+const TAKE_LIMIT: Duration = Duration::from_millis(100);
+
 /// The same until the first sample, for a second at most: who looks on wants to see soon that it works.
 const FIRST_ROUND: Duration = Duration::from_millis(1);
 const FIRST: u64 = 1_000_000_000;
@@ -620,23 +623,31 @@ impl Pump {
 
     // The agent
 
+    /// Takes what the agent said, for a moment: where more comes than can be taken, all the rest has its turn nevertheless.
     fn take_agent(&mut self) {
+        let began = Instant::now();
         while let Some(event) = self.early.pop_front().or_else(|| self.sources.link.try_next()) {
-            match event {
-                FromAgent::Frame(records, descriptors) => {
-                    let mut descriptors = descriptors.into_iter();
-                    for record in records {
-                        self.record(record, &mut descriptors);
-                    }
+            self.take_from_agent(event);
+            if self.closed || began.elapsed() > TAKE_LIMIT {
+                return;
+            }
+        }
+    }
+
+    fn take_from_agent(&mut self, event: FromAgent) {
+        match event {
+            FromAgent::Frame(records, descriptors) => {
+                let mut descriptors = descriptors.into_iter();
+                for record in records {
+                    self.record(record, &mut descriptors);
                 }
-                FromAgent::Closed(error) => {
-                    // An end between two frames is how an agent leaves.
-                    if !matches!(error, FrameError::Closed) && self.sources.target.is_alive() {
-                        self.note(format!("the connection to the agent broke: {error}"));
-                    }
-                    self.closed = true;
-                    return;
+            }
+            FromAgent::Closed(error) => {
+                // An end between two frames is how an agent leaves.
+                if !matches!(error, FrameError::Closed) && self.sources.target.is_alive() {
+                    self.note(format!("the connection to the agent broke: {error}"));
                 }
+                self.closed = true;
             }
         }
     }
@@ -1594,5 +1605,93 @@ fn pool_change(change: thread_pool::Change) -> PoolChange {
             PoolChange::Adjusted { workers, throughput, reason: reason.name() }
         }
         thread_pool::Change::Limits { min, max } => PoolChange::Limits { min: min.into(), max: max.into() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{io::Read, os::unix::net::UnixStream};
+    use wire::{Hello, frame};
+
+    /// An agent that says something new all the time, which takes longer to be heard than to be said, for so long at most.
+    fn talkative(mut stream: UnixStream, limit: Duration) {
+        let hello = Hello {
+            protocol: wire::PROTOCOL_VERSION,
+            token: [0; 16],
+            pid: std::process::id(),
+            runtime: [9, 0, 0, 5],
+            info_version: 15,
+            notify_only: true,
+            event_mask: (0, 0),
+            entered: 0,
+            command_line: Vec::new(),
+        };
+        frame::write(&mut stream, &Record::Hello(hello)).unwrap();
+        // Whatever it is told ends it.
+        let mut told = stream.try_clone().unwrap();
+        std::thread::spawn(move || {
+            let _ = told.read(&mut [0]);
+            let _ = told.shutdown(std::net::Shutdown::Both);
+        });
+        let until = Instant::now() + limit;
+        let mut number = 0u64;
+        while Instant::now() < until {
+            let mut bytes = Vec::new();
+            for _ in 0..100 {
+                let message = format!("{number:0200}");
+                frame::write(&mut bytes, &Record::Log { level: LogLevel::Warning, message }).unwrap();
+                number += 1;
+            }
+            if stream.write_all(&bytes).is_err() {
+                return;
+            }
+        }
+    }
+
+    #[test]
+    fn a_recording_ends_in_time_though_more_is_said_than_can_be_taken() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let agent = std::thread::spawn(move || talkative(theirs, Duration::from_secs(30)));
+        let link = AgentLink::new(ours, Instant::now() + Duration::from_secs(5)).unwrap();
+        let info = SessionInfo {
+            tool_version: String::new(),
+            pid: std::process::id(),
+            process_name: String::new(),
+            command_line: String::new(),
+            runtime: String::new(),
+            platform: String::new(),
+            entry: session::Entry::Attached,
+            start_unix_ms: 0,
+            start: now(),
+            cpus: 1,
+            profilers: Vec::new(),
+        };
+        let pump = Pump::new(Sources {
+            target: Target::new(std::process::id()).unwrap(),
+            link,
+            cpu: CpuSource::off(),
+            engine: EngineChoice::Auto,
+            events: Vec::new(),
+            allocations: None,
+            info,
+            path: None,
+            out: Tee(None, None),
+            duration: Some(Duration::from_millis(500)),
+            last_look: None,
+            rules: RuleHandle::new(None),
+            dry: false,
+            stop: StopHandle::default(),
+            progress: Arc::default(),
+            exit_code: None,
+            requested: None,
+            stays: false,
+            library: String::new(),
+        });
+        let began = Instant::now();
+        pump.run().unwrap();
+        let taken = began.elapsed();
+        assert!(taken < Duration::from_secs(10), "{taken:?}");
+        agent.join().unwrap();
     }
 }
