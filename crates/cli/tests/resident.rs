@@ -100,6 +100,29 @@ fn snapshots_do_not_use_up_the_runtime() {
     });
 }
 
+/// The folder for temporary files is a link, so that the memory map of the process shows other names than it was told.
+#[test]
+fn snapshots_that_are_taken_at_once_leave_one_library() {
+    let (folder, real) = (scratch(), scratch());
+    let link = file(&folder, "tmp");
+    std::os::unix::fs::symlink(real.path(), &link).unwrap();
+    let launch = Sample::named("heapster").launch(Runtime::V9.require(), &["--count", "1000"]);
+    let mut process = launch.env("TMPDIR", &link).start();
+    process.wait_for_ready();
+    let pid = process.pid();
+    for round in 0..runs(2) {
+        let heap = || Running::start(clrscope(["heap", &pid.to_string(), "--histogram"]));
+        let codes = [heap(), heap(), heap()].map(|running| running.wait().code());
+        // Whoever finds another one at work may say so.
+        assert!(codes.contains(&0) && codes.iter().all(|code| [0, 4].contains(code)), "{round}: {codes:?}");
+        wait_until_left(pid);
+        assert_eq!(libraries(pid).len(), 1, "{round}: {:?}", libraries(pid));
+        run(["heap", &pid.to_string(), "--histogram"]).expect(0);
+    }
+    process.close_stdin();
+    process.truth(Duration::from_secs(20));
+}
+
 /// Another user, who takes all names that can be guessed, and connects to whatever listens.
 struct Hostile(std::process::Child);
 

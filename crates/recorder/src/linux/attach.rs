@@ -1,6 +1,6 @@
 use super::{
     Recording, Worker,
-    door::{Loaded, Resident},
+    door::{LoadTurn, Loaded, Resident},
     link::{self, AgentLink},
     place::Place,
     pump::now,
@@ -56,7 +56,12 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
         options.profilers.iter().find(|selection| selection.spec.needs_main_slot()).map(|selection| selection.spec.id);
     let knows_others = matches!(process.runtime_major_minor(), Some((6.., _)));
     let as_main = needs_main.is_some() || !knows_others;
-    // One that stays has the main slot. It is waited for where nobody else can do it.
+    // One that stays has the main slot. It is waited for where nobody else can do it, and that may take long.
+    if let (true, Some(resident)) = (as_main, Resident::find(&target)?) {
+        resident.wait_until_ready(&target)?;
+    }
+    // Until the agent has answered: from then on others see that it is there.
+    let turn = needs_main.map(|profiler| LoadTurn::take(pid, profiler)).transpose()?;
     let resident = match Resident::find(&target)? {
         Some(resident) if as_main => {
             resident.wait_until_ready(&target)?;
@@ -115,6 +120,7 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
             Answer::Stays => return Err(RecordError::TooManyAgents { pid, count: tries }),
         }
     };
+    drop(turn);
     let by_door = resident.is_some();
     let entry = if main_slot_is_taken(pid) { Entry::AttachedBeside } else { Entry::Attached };
 

@@ -25,6 +25,8 @@ const LIMIT: Duration = Duration::from_secs(3);
 const LEAVE_LIMIT: Duration = Duration::from_secs(2);
 /// How long an agent that stays may take to revert what a session has changed: there may be tens of thousands of methods.
 const REVERT_LIMIT: Duration = Duration::from_secs(60);
+/// How long another clrscope may take to load a main profiler.
+const LOAD_LIMIT: Duration = Duration::from_secs(20);
 /// Libraries of ours that may be left in a process when another agent is to be loaded as its main profiler, or beside it.
 const MOST_LEFT: usize = 2;
 const MOST_LEFT_BESIDE: usize = 4;
@@ -142,6 +144,40 @@ fn reopen(path: &Path, expected: FileType, access: OFlags) -> io::Result<OwnedFd
     Ok(open(format!("/proc/self/fd/{number}"), access | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?)
 }
 
+/// The right to load a main profiler into a process: one clrscope at a time has it. Two that both find the slot free would both load
+/// one, and the runtime leaves the library of the one that it refuses in the process.
+///
+/// It is a lock (flock(2)) on a file of the process in `/proc` that only its user and root can open. It goes with clrscope,
+/// however that ends.
+#[derive(Debug)]
+pub(super) struct LoadTurn {
+    _lock: Option<OwnedFd>,
+}
+
+impl LoadTurn {
+    /// Waits for the turn. Where the file cannot be opened there is no order.
+    ///
+    /// # Errors
+    /// [`RecordError::MainSlotTaken`]: another clrscope has been loading one for all that time.
+    pub fn take(pid: u32, profiler: &'static str) -> Result<Self, RecordError> {
+        let path = format!("/proc/{pid}/environ");
+        let Ok(file) = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) else {
+            return Ok(Self { _lock: None });
+        };
+        let deadline = Instant::now() + LOAD_LIMIT;
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Self { _lock: Some(file) }),
+                Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Err(Errno::WOULDBLOCK) => return Err(RecordError::MainSlotTaken { ours: true, pid, profiler }),
+                Err(_) => return Ok(Self { _lock: None }),
+            }
+        }
+    }
+}
+
 /// What of ours is loaded in a process.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
@@ -250,6 +286,22 @@ mod tests {
         let error = resident.wait_until_ready(&target()).unwrap_err();
         assert!(matches!(error, RecordError::ResidentBusy { reverts: false, .. }), "{error}");
         assert!(error.to_string().contains("records for another command (waited 2 s): try again"), "{error}");
+    }
+
+    #[test]
+    fn one_at_a_time_may_load_a_main_profiler() {
+        let pid = std::process::id();
+        let first = LoadTurn::take(pid, "heap").unwrap();
+        assert!(first._lock.is_some());
+        std::thread::scope(|scope| {
+            let began = Instant::now();
+            let second = scope.spawn(move || LoadTurn::take(pid, "heap").map(|_| began.elapsed()));
+            std::thread::sleep(Duration::from_millis(300));
+            drop(first);
+            assert!(second.join().unwrap().unwrap() >= Duration::from_millis(300));
+        });
+        // Where a process has no such file, nobody waits.
+        assert!(LoadTurn::take(u32::MAX, "heap").unwrap()._lock.is_none());
     }
 
     #[test]

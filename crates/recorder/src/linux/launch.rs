@@ -1,5 +1,6 @@
 use super::{
     Recording, Worker,
+    door::LoadTurn,
     identity::Identity,
     link::{self, AgentLink, Peer},
     place::{Place, Viewer},
@@ -306,7 +307,7 @@ impl Supervisor {
                 let summary = pump.run()?;
                 if is_main && summary.timings.detach.is_some() {
                     // What cannot be done here is told in docs/safety.md; the recording is good all the same.
-                    let _ = start::make_up(pid, &options);
+                    let _ = LoadTurn::take(pid, "launch").and_then(|_turn| start::make_up(pid, &options));
                 }
                 Ok(summary)
             })

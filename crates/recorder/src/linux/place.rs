@@ -62,6 +62,22 @@ impl Viewer {
     fn candidates(&self) -> impl Iterator<Item = &Path> {
         self.tmp.iter().map(PathBuf::as_path).chain(CANDIDATES.iter().map(Path::new))
     }
+
+    /// The names by which it may have loaded a library of ours: as its memory map says, and as it was told, which is another one where
+    /// the folder for temporary files is a link, or its root was changed.
+    pub fn names_of(&self, mapped: &Path) -> Vec<PathBuf> {
+        let mut names = vec![mapped.to_owned()];
+        let folder = mapped.parent().and_then(Path::file_name);
+        if let (Some(folder), Some(file)) = (folder, mapped.file_name()) {
+            for candidate in self.candidates() {
+                let name = candidate.join(folder).join(file);
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+        }
+        names
+    }
 }
 
 /// A folder with the agent and its listening socket. Dropping it removes it.
@@ -354,6 +370,15 @@ mod tests {
         let place = Place::make(&viewer, &agent()).unwrap();
         assert!(place.agent_path().starts_with("/tmp"));
         assert_eq!(std::fs::read_dir(root.path().join("var/tmp")).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_library_that_is_mapped_is_known_by_the_names_that_were_told() {
+        let names = viewer(Path::new("/link")).names_of(Path::new("/real/clrscope-1-0/libclrscope-idle-0.so"));
+        let name = |folder: &str| PathBuf::from(format!("{folder}/clrscope-1-0/libclrscope-idle-0.so"));
+        assert_eq!(names, ["/real", "/link", "/tmp", "/dev/shm", "/var/tmp"].map(name));
+        let names = viewer(Path::new("/tmp")).names_of(&name("/tmp"));
+        assert_eq!(names, ["/tmp", "/dev/shm", "/var/tmp"].map(name));
     }
 
     #[test]

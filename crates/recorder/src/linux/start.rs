@@ -95,7 +95,7 @@ pub(super) fn config(
 
 /// Makes up for a main profiler of ours that leaves a process which goes on: an instance that does nothing is loaded as a
 /// notification-only profiler (see [`SessionConfig::makes_up`]). All of a process are in one library. False if
-/// there are so many that no slot of the runtime should be spent on another one.
+/// there are so many that no slot of the runtime should be spent on another one, or if that library is not found again.
 pub(super) fn make_up(pid: u32, options: &RecordOptions) -> Result<bool, RecordError> {
     let process = diagnostics::find_pid(pid)?;
     if !matches!(process.runtime_major_minor(), Some((6.., _))) {
@@ -124,15 +124,22 @@ pub(super) fn make_up(pid: u32, options: &RecordOptions) -> Result<bool, RecordE
             },
         }
     };
-    // Its file is removed; a library that is loaded is found by its name all the same (dlopen(3) of glibc).
-    if let Some(result) = Loaded::of(pid).makes_up.and_then(|known| load(&known).ok()) {
-        return Ok(result);
-    }
     let viewer = Target::new(pid)
         .and_then(|target| target.viewer())
         .map_err(|source| RecordError::Io { what: format!("reading the facts of process {pid}"), source })?;
-    let place = Place::make_named(&viewer, &options.agent, IDLE_NAME)?;
-    Ok(load(&place.agent_path())?)
+    let Some(known) = Loaded::of(pid).makes_up else {
+        let place = Place::make_named(&viewer, &options.agent, IDLE_NAME)?;
+        return Ok(load(&place.agent_path())?);
+    };
+    // Its file is removed; a library that is loaded is found by its name all the same (dlopen(3) of glibc).
+    for name in viewer.names_of(&known) {
+        match load(&name) {
+            Err(error) if error.hresult() == Some(HResult::MODULE_NOT_FOUND) => {}
+            result => return Ok(result?),
+        }
+    }
+    // Another library would be left, and one more each time.
+    Ok(false)
 }
 
 /// The sessions for all profilers that listen to events of a runtime of this major version, but for `allocations`.
