@@ -833,10 +833,10 @@ unsafe fn free_shared(shared: *mut Shared) {
     }
 }
 
-/// How many signals the user has queued, and how many may be (`SigQ` of proc_pid_status(5)).
+/// How many signals the user has queued, and how many may be (`SigQ` of proc_pid_status(5)); none where that is not known.
 fn queued_signals() -> (u64, u64) {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    parse_queued(&status).unwrap_or((0, 1024))
+    let status = ledger::read("/proc/self/status").unwrap_or_default();
+    parse_queued(&String::from_utf8_lossy(&status)).unwrap_or((0, 0))
 }
 
 fn parse_queued(status: &str) -> Option<(u64, u64)> {
