@@ -78,6 +78,22 @@ fn every_call_is_counted_on_its_path() {
     }
 }
 
+/// glibc finds the places of a library's thread-locals without allocating them only as long as it has room for them.
+#[test]
+fn arguments_are_kept_where_thread_locals_are_allocated_at_the_first_call() {
+    for runtime in sample_runtimes() {
+        let folder = scratch();
+        let output = file(&folder, "calls.clrscope");
+        let launch = Sample::named("caller").launch(runtime, &["--rounds", "50", "--fib", "10"]);
+        let launch = launch.env("GLIBC_TUNABLES", "glibc.rtld.optional_static_tls=0");
+        // The first of these that a thread calls has arguments in all registers.
+        let mut process = under(launch, &output, "calls:filter=*.Caller.Many", &[]).start();
+        process.truth(LIMIT);
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
+        assert!(calls_of(&Report::of(&output).calls("calls"), "Caller.Many") >= 50, "{runtime}");
+    }
+}
+
 #[test]
 fn threads_that_recurse_and_throw_stay_in_balance() {
     for runtime in sample_runtimes() {

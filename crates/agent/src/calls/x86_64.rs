@@ -17,7 +17,7 @@ use std::arch::{global_asm, naked_asm};
 use std::mem::offset_of;
 
 // The tree of each thread. Not in Rust's own way, because its hidden call to find the place may use any register: a
-// TLS descriptor is asked here, which keeps all but `rax`.
+// TLS descriptor is asked here, which keeps all but `rax`, see [`tls_is_static`].
 global_asm!(
     ".pushsection .tbss,\"awT\",@nobits",
     ".p2align 3",
@@ -193,6 +193,67 @@ unsafe extern "system" fn leave_hook(_function: FunctionIDOrClientID) {
     )
 }
 
+/// As [`enter_hook`], where a TLS descriptor may not be asked before all registers are saved.
+#[unsafe(naked)]
+unsafe extern "system" fn careful_enter_hook(_function: FunctionIDOrClientID) {
+    naked_asm!(
+        ".cfi_startproc",
+        "cmp byte ptr [rip + {on}], 0",
+        "jne 3f",
+        "ret",
+        "3:",
+        slowly!("mov rdi, r14\nmov rsi, r15\n"),
+        on = sym HOOKS_ON,
+        function = sym enter,
+    )
+}
+
+/// As [`leave_hook`], likewise.
+#[unsafe(naked)]
+unsafe extern "system" fn careful_leave_hook(_function: FunctionIDOrClientID) {
+    naked_asm!(
+        ".cfi_startproc",
+        "cmp byte ptr [rip + {on}], 0",
+        "jne 3f",
+        "ret",
+        "3:",
+        slowly!(""),
+        on = sym HOOKS_ON,
+        function = sym leave,
+    )
+}
+
+/// What the TLS descriptor answers, and where it is.
+#[unsafe(naked)]
+extern "C" fn tls_descriptor() -> Descriptor {
+    naked_asm!(
+        "push rbx", // Aligns the stack, too.
+        "lea rax, [rip + clrscope_call_tree@tlsdesc]",
+        "mov rdx, rax",
+        "call qword ptr [rax + clrscope_call_tree@tlscall]",
+        "pop rbx",
+        "ret",
+    )
+}
+
+/// See [`tls_descriptor`].
+#[repr(C)]
+struct Descriptor {
+    /// Bytes from the thread pointer to the place that was asked for.
+    offset: usize,
+    /// Its function and what that is given; the offset itself, if a linker has made a constant of it.
+    at: *const [usize; 2],
+}
+
+/// Whether the trees' places are where the C library finds them without allocating: it keeps some room (512 bytes in glibc) for
+/// libraries that are loaded late. The descriptor's second word is the offset then. Where that room is used up, a thread's first question
+/// allocates, and until glibc 2.40 the registers of floating point arguments are lost in it (its bug 31372).
+fn tls_is_static() -> bool {
+    let Descriptor { offset, at } = tls_descriptor();
+    // SAFETY: if it is not the offset it is the address of the two words, which the loader has made.
+    at.addr() == offset || unsafe { (*at)[1] } == offset
+}
+
 /// Sets the hooks.
 ///
 /// # Errors
@@ -200,8 +261,16 @@ unsafe extern "system" fn leave_hook(_function: FunctionIDOrClientID) {
 pub fn set_hooks(info: &ProfilerInfo) -> Result<(), String> {
     // SAFETY: they keep every register that the runtime's own keep, and once they are set the library is never unloaded,
     // as the runtime then refuses every request to detach.
-    unsafe { info.set_enter_leave_hooks3(Some(enter_hook), Some(leave_hook), Some(leave_hook)) }
-        .map_err(|error| error.to_string())
+    unsafe {
+        match tls_is_static() {
+            true => info.set_enter_leave_hooks3(Some(enter_hook), Some(leave_hook), Some(leave_hook)),
+            false => {
+                let (enter, leave) = (Some(careful_enter_hook as _), Some(careful_leave_hook as _));
+                info.set_enter_leave_hooks3(enter, leave, leave)
+            }
+        }
+    }
+    .map_err(|error| error.to_string())
 }
 
 /// Now, in ticks.
