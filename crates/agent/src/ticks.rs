@@ -9,13 +9,16 @@ use crate::runtime::Walked;
 use corprof::ids::ThreadId;
 use profilers::{Task, Walk, WorkerCx};
 use std::collections::HashMap;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use wire::{Nanos, Record};
 
 /// Most threads walked at one tick: at 5 µs each the world stands still for 5 ms at most.
 const MOST_WALKS: usize = 1000;
 /// Longest pause of the sampling thread: so soon it notices that it should end.
 const LONGEST_SLEEP: Nanos = 20_000_000;
+
+/// What the user is told where callbacks have ceased, see [`Agent::is_called`].
+const UNHEARD: &str = "the runtime has ceased to call the agent, because another profiler has left the process meanwhile: the recording ended";
 
 /// Runs until the session stops.
 pub fn run(agent: &Agent) {
@@ -195,10 +198,17 @@ impl WorkerCx for Worker<'_> {
         self.ips.reserve(to_walk.len() * 64);
         let mut walked = Vec::with_capacity(to_walk.len());
         let begun = clock::monotonic();
+        let heard = self.agent.suspensions.load(SeqCst);
         let Ok(suspended) = self.agent.runtime.suspend() else {
             Counters::add(&counters.refused_suspensions, 1);
             return Walk { stacks, stopped: 0, refused: true };
         };
+        if self.agent.notify_only && self.agent.suspensions.load(SeqCst) == heard {
+            // Nor are the ends of threads told: one that is walked may have been freed.
+            drop(suspended);
+            self.agent.give_up(UNHEARD.to_owned());
+            return Walk { stacks, stopped: 0, refused: true };
+        }
         for (index, task) in &to_walk {
             let Some(&thread) = self.ids.get(&task.os_tid) else { continue };
             let before = self.ips.len();

@@ -164,6 +164,21 @@ fn the_agent_leaves_when_the_other_side_is_gone() {
     }
 }
 
+/// From .NET 6 on a main profiler that leaves is counted as one beside it, of which there is none then: ends of threads are not told any more.
+#[test]
+fn nothing_is_walked_once_the_runtime_has_ceased_to_call() {
+    let mut process = running(Runtime::V9.require());
+    let mut beside = Client::attach_as(&process, config(&["wall"], CpuEngine::Off), wire::CLSID_NOTIFY_ONLY);
+    beside.collect(Duration::from_millis(500));
+    assert!(beside.bye.is_none());
+    let mut main = Client::attach_as(&process, config(&["exceptions"], CpuEngine::Off), wire::CLSID_MAIN);
+    main.stop();
+    beside.wait(|client| client.bye.is_some());
+    assert_eq!(beside.bye.as_ref().unwrap().reason, ByeReason::Stays);
+    assert!(beside.complaints().iter().any(|text| text.contains("ceased to call")), "{:?}", beside.complaints());
+    assert!(process.is_running());
+}
+
 #[test]
 fn nobody_listening_leaves_nothing_behind() {
     for runtime in supported() {
