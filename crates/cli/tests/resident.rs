@@ -123,6 +123,36 @@ fn snapshots_that_are_taken_at_once_leave_one_library() {
     process.truth(Duration::from_secs(20));
 }
 
+/// As a cleaner of temporary files may do it.
+#[test]
+fn a_library_that_is_removed_before_it_is_loaded_is_made_again() {
+    let mut process = heapster(Runtime::V9.require());
+    let (pid, tmp) = (process.pid().to_string(), process.tmp().unwrap().to_owned());
+    for command in
+        [&["record", &pid, "-p", "wall", "-d", "200ms", "-o", "/dev/null"][..], &["heap", &pid, "--histogram"]]
+    {
+        let folder = scratch();
+        let output = file(&folder, "x.clrscope");
+        let command = command.iter().map(|word| if *word == "/dev/null" { output.to_str().unwrap() } else { *word });
+        let running = Running::start(clrscope(command));
+        let until = Instant::now() + Duration::from_secs(5);
+        let staged = || {
+            let folders = std::fs::read_dir(&tmp).into_iter().flatten().flatten();
+            let files = folders.filter_map(|folder| std::fs::read_dir(folder.path()).ok()).flatten().flatten();
+            files.map(|file| file.path()).find(|path| path.extension().is_some_and(|extension| extension == "so"))
+        };
+        while Instant::now() < until {
+            if let Some(path) = staged() {
+                let _ = std::fs::remove_file(path);
+                break;
+            }
+        }
+        running.wait().expect(0);
+    }
+    process.close_stdin();
+    process.truth(Duration::from_secs(20));
+}
+
 /// Another user, who takes all names that can be guessed, and connects to whatever listens.
 struct Hostile(std::process::Child);
 

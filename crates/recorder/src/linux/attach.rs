@@ -79,7 +79,7 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
         stays = knows_others && needs_main.is_some() && !rewrites(&options) && !start::make_up(pid, &options)?;
     }
     let clsid = if as_main { wire::CLSID_MAIN } else { wire::CLSID_NOTIFY_ONLY };
-    let mut tries = 1;
+    let (mut tries, mut was_missing) = (1, false);
     let (link, library, requested) = loop {
         let mut place = Place::make(&viewer, &options.agent)?;
         let config = SessionConfig { stays, ..start::config(&place, &options, cpu.engine, false)? };
@@ -93,6 +93,11 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
             None => match port.attach_profiler(clsid, &library, &config.to_bytes(), ATTACH_LIMIT) {
                 Ok(()) => {}
                 Err(_) if !target.is_alive() => return Err(RecordError::Exited { pid }),
+                // Somebody, such as a cleaner of temporary files, may have removed it before it was loaded.
+                Err(error) if error.hresult() == Some(HResult::MODULE_NOT_FOUND) && !was_missing => {
+                    was_missing = true;
+                    continue;
+                }
                 Err(error) => match needs_main {
                     Some(profiler) if error.hresult() == Some(HResult::PROFILER_ALREADY_ACTIVE) => {
                         return Err(RecordError::MainSlotTaken { ours: Loaded::of(pid).main, pid, profiler });

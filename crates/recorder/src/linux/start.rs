@@ -129,7 +129,14 @@ pub(super) fn make_up(pid: u32, options: &RecordOptions) -> Result<bool, RecordE
         .map_err(|source| RecordError::Io { what: format!("reading the facts of process {pid}"), source })?;
     let Some(known) = Loaded::of(pid).makes_up else {
         let place = Place::make_named(&viewer, &options.agent, IDLE_NAME)?;
-        return Ok(load(&place.agent_path())?);
+        return match load(&place.agent_path()) {
+            // Somebody may have removed it before it was loaded.
+            Err(error) if error.hresult() == Some(HResult::MODULE_NOT_FOUND) => {
+                let place = Place::make_named(&viewer, &options.agent, IDLE_NAME)?;
+                Ok(load(&place.agent_path())?)
+            }
+            result => Ok(result?),
+        };
     };
     // Its file is removed; a library that is loaded is found by its name all the same (dlopen(3) of glibc).
     for name in viewer.names_of(&known) {
