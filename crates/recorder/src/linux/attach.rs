@@ -71,6 +71,8 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
     };
     let mut stays = false;
     if resident.is_none() {
+        // What a killed clrscope has asked the runtime for may still be loaded: not without its file, and what is loaded is seen.
+        Place::sweep(&viewer);
         Loaded::wait_for_room(pid, needs_main)?;
         if let Some(profiler) = needs_main.filter(|_| is_another_named(pid) && Loaded::of(pid).is_any()) {
             return Err(RecordError::MainSlotTaken { ours: false, pid, profiler });
