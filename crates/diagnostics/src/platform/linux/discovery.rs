@@ -547,8 +547,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let start = || {
             let child = std::process::Command::new("sleep").arg("60").env("TMPDIR", directory.path()).spawn().unwrap();
-            // Until it is that program, it has our environment.
-            while proc::comm(child.id()).unwrap() != "sleep" {
+            // Until it is that program, it has our environment, or none.
+            let has_environment = |pid| {
+                proc::environ(pid).is_ok_and(|variables| variables.iter().any(|(name, _)| name == "TMPDIR"))
+                    && proc::comm(pid).is_ok_and(|name| name == "sleep")
+            };
+            while !has_environment(child.id()) {
                 std::thread::sleep(Duration::from_millis(1));
             }
             child
