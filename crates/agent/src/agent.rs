@@ -266,7 +266,7 @@ impl Agent {
         Called::Busy
     }
 
-    /// Whether the library must stay loaded: we have set or asked for what the runtime never takes back, so that it would refuse to let go
+    /// Whether the library must stay loaded: we have set or asked for what the runtime never takes back, so that it would refuse to detach
     /// of us, or a signal handler of ours may still be called.
     pub fn is_hooked(&self) -> bool {
         if signals::must_stay() {
@@ -277,7 +277,7 @@ impl Agent {
         low & forever.low() != 0 || high & forever.high() != 0
     }
 
-    /// Whether the runtime can be asked to let go of us: see [`Self::is_called`]. Found out once, at the end. A runtime that
+    /// Whether the runtime can be asked to detach us: see [`Self::is_called`]. Found out once, at the end. A runtime that
     /// cannot be suspended is asked again for a while: to stay is for ever.
     pub fn may_leave(&self) -> bool {
         let find_out = || (0..LEAVE_TRIES).map(|_| self.is_called()).find(|called| *called != Called::Busy);

@@ -17,7 +17,7 @@ const MOST_WALKS: usize = 1000;
 /// Longest pause of the sampling thread: so soon it notices that it should end.
 const LONGEST_SLEEP: Nanos = 20_000_000;
 
-/// What the user is told where callbacks have ceased, see [`Agent::is_called`].
+/// The message where callbacks have ceased, see [`Agent::is_called`].
 const UNHEARD: &str = "the runtime has ceased to call the agent, because another profiler has left the process meanwhile: the recording ended";
 
 /// Runs until the session stops.

@@ -982,7 +982,7 @@ pub fn give_back() {
             unsafe { Shard::discard(shard) };
             continue;
         }
-        // A thread stands still in its search: they stay for new threads, as before.
+        // A thread is paused in its search: they stay for new threads, as before.
         // SAFETY: it was not given back.
         if let Some(shard) = unsafe { shard.as_ref() } {
             shard.os_tid.store(0, Release);

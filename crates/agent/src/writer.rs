@@ -52,7 +52,7 @@ const STATUS_INTERVAL: Nanos = 1_000_000_000;
 const DETACH_SOON: Nanos = 5_000_000_000;
 const DETACH_PAUSE: Nanos = 20_000_000;
 const DETACH_LATER: Nanos = 500_000_000;
-/// What the user is told where the runtime cannot be suspended even once.
+/// The message where the runtime cannot be suspended even once.
 const BUSY: &str = "the runtime could not be suspended within 2 s, because it is being suspended by something else all the \
     time; try again, or look whether another profiler or a debugger is at work there";
 /// Longest time that writing a frame may take: a stopped clrscope must not keep us for ever.

@@ -188,7 +188,7 @@ pub fn write_event_log(session: &Path, log: &Path) -> anyhow::Result<()> {
     let input = File::open(session).with_context(|| session.display().to_string())?;
     let mut output = session::create_file(log).with_context(shown)?;
     exporter.convert(input, &report::Options::default(), &mut output).with_context(shown).inspect_err(|_| {
-        // Half a log is worse than none; the error that is told is the first one.
+        // Half a log is worse than none; the error reported is the first one.
         let _ = std::fs::remove_file(log);
     })?;
     Ok(())

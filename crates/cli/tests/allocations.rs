@@ -101,7 +101,7 @@ fn old_runtimes_are_refused_before_anything_is_loaded() {
     assert!(!common::agent_is_mapped(process.pid()));
     assert_eq!(common::left_behind(process.tmp().unwrap()), Vec::<String>::new());
 
-    // A launched program goes on.
+    // A launched program continues.
     let launch = Sample::named("allocator").launch(Runtime::V3_1, &["--mb", "20"]);
     let prefix = [common::binary(), "launch", "-q", "-p", "allocations", "-o", output.to_str().unwrap(), "--"];
     let mut process = launch.under(prefix).start();

@@ -155,6 +155,6 @@ fn a_full_disk_is_an_error() {
     let began = std::time::Instant::now();
     within("32k", &["record", &pid, "-d", "30s", "--rate", "1000", "-o", output])
         .expect_error(6, &[output, "No space left on device"]);
-    assert!(began.elapsed() < Duration::from_secs(25), "it goes on without a place to write to");
+    assert!(began.elapsed() < Duration::from_secs(25), "it continues without a place to write to");
     assert!(process.is_running());
 }

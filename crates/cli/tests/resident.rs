@@ -250,7 +250,7 @@ fn server_collections_are_told_whole() {
             if profilers != "heap" {
                 continue;
             }
-            // Each object is told, and by what it is held.
+            // Each object is reported, and what holds it.
             let reader = session::SessionReader::new(std::fs::File::open(&output).unwrap()).unwrap();
             let ends: Vec<session::HeapEnd> = reader
                 .filter_map(|record| match record.unwrap() {

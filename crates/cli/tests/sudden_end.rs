@@ -1,4 +1,4 @@
-//! Whatever ends clrscope, its event sessions end in order: the program that was recorded goes on.
+//! Whatever ends clrscope, its event sessions end in order: the recorded program continues.
 //!
 //! `CLRSCOPE_HARM_RUNS` is how often each program's recording is ended suddenly.
 #![cfg(target_os = "linux")]
@@ -142,7 +142,7 @@ fn a_program_outlives_every_end_of_its_recordings() {
         for run in 0..runs() {
             end_suddenly(process.pid(), sockets_before, runtime, run, &output);
             let now = progress(&mut process);
-            assert!(now > arrays, "{runtime}, run {run}: it stands still at {now}");
+            assert!(now > arrays, "{runtime}, run {run}: it makes no progress at {now}");
             arrays = now;
             // The next one can attach when the agent has gone.
             common::wait_until_clean(process.tmp().unwrap());

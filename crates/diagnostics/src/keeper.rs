@@ -51,7 +51,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(3600);
 /// How long the keeper waits before it tries again to connect.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What the keeper is told of a session that ended in order.
+/// What tells the keeper that a session ended in order.
 const STOPPED: u8 = b's';
 
 /// Whether this program becomes a keeper when it is started as one.

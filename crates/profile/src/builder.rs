@@ -370,7 +370,7 @@ impl ProfileBuilder {
         profile.jit.series.settle();
         profile.loads.series.settle();
         profile.tables = Arc::clone(&self.tables);
-        // What is told of the observation comes after the end.
+        // The report of the cost comes after the end.
         let last = profile.end.as_ref().map_or(self.latest, |end| end.time).max(profile.start);
         let limit = self.options.time.as_ref().map(|time| profile.info.start.saturating_add(time.end));
         profile.stop = limit.map_or(last, |limit| limit.min(last).max(profile.start));

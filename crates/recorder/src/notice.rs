@@ -1,4 +1,4 @@
-//! What the user is told while something is waited for before a recording begins.
+//! Messages while something is waited for before a recording begins.
 
 use std::sync::OnceLock;
 

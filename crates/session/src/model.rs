@@ -1219,7 +1219,7 @@ pub struct ResourceUse {
     pub budget: u64,
     /// How often more was refused.
     pub refused: u64,
-    /// What is left after the recording; `None` where that is not known, such as while it goes on.
+    /// What is left after the recording; `None` where that is not known, such as while it runs.
     pub left: Option<u64>,
 }
 

@@ -241,7 +241,7 @@ impl Attempt<'_> {
         let _ = writeln!(self.log, "{:?}", launch.command());
         let driver = Driver::start(self.target.work, launch)?;
         let result = if launched { self.launched(&driver, &blows) } else { self.attached(&driver, &blows) };
-        // Whatever happened, the target is let go and comes to its end within limits.
+        // Whatever happened, the target is released and comes to its end within limits.
         driver.stop();
         let (live, outcome) = match result {
             Ok(done) => done,

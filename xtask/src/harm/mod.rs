@@ -13,7 +13,6 @@ mod driver;
 mod endings;
 mod evidence;
 pub mod inside;
-mod known;
 mod native;
 mod random;
 mod report;
@@ -114,12 +113,8 @@ pub fn run(options: &Options) -> Result<()> {
         (None, true) => (LONG, usize::MAX),
         (None, false) => (SHORT, SHORT),
     };
-    let mut drawn = draw::draw(&table, &table.wanted(&options.only)?, seed, least, limit);
+    let drawn = draw::draw(&table, &table.wanted(&options.only)?, seed, least, limit);
     ensure!(!drawn.cells.is_empty(), "no cell has all of \"{}\" and makes sense", options.only);
-    let by_default = !options.long && options.only.is_empty();
-    if by_default {
-        leave_out_known(&table, &mut drawn);
-    }
     println!("harm: seed {seed}, {} cells, {} pairs meet, {} do not", drawn.cells.len(), drawn.met, drawn.left);
     for (name, why) in &absent {
         println!("harm: without {name}: {why}");
@@ -140,16 +135,6 @@ pub fn run(options: &Options) -> Result<()> {
         bail!("{failed} of {} cells failed; what they wrote is in {}", ran.len(), bench.evidence.display());
     }
     Ok(())
-}
-
-fn leave_out_known(table: &Table, drawn: &mut Drawn) {
-    drawn.cells.retain(|cell| match known::fault(table, cell) {
-        Some(why) => {
-            println!("harm: left out: {}: {why}", table.shown(cell));
-            false
-        }
-        None => true,
-    });
 }
 
 fn run_all(bench: &Bench, table: &Table, drawn: &Drawn, seed: u64) -> Vec<Ran> {

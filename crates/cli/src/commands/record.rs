@@ -11,7 +11,7 @@ use std::{path::PathBuf, time::Duration};
 /// Record a running process into a session file
 ///
 /// Records until the duration is over, Ctrl-C is pressed, or the process ends; what was recorded is kept in each case.
-/// The process goes on unharmed. A second Ctrl-C ends clrscope within 2 s.
+/// The process continues unharmed. A second Ctrl-C ends clrscope within 2 s.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Process id, or name as `clrscope ps` shows it

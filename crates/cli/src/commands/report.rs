@@ -86,7 +86,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
             let mut output = LateFile { path, file: None };
             let converted = exporter.convert(session, &options, &mut output);
             if converted.is_err() && output.file.is_some() {
-                // Half a report is worse than none; the error that is told is the first one.
+                // Half a report is worse than none; the error reported is the first one.
                 drop(fs::remove_file(path));
             }
             converted

@@ -46,7 +46,10 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
     let viewer = target
         .viewer()
         .map_err(|source| RecordError::Io { what: format!("reading the facts of process {pid}"), source })?;
-    room::check(pid).inspect_err(|_| Place::sweep(&viewer))?;
+    // First of all, so that it is done whatever is refused. What a killed clrscope has asked the runtime for may still be loaded: not
+    // without its file, and what is loaded is seen.
+    Place::sweep(&viewer);
+    room::check(pid)?;
     let output = options.output.as_deref().map(OutputFile::create).transpose()?;
     // The ring is opened before the agent is loaded, so that no time is lost between the two.
     let cpu = start::open_cpu(&target, &options)?;
@@ -71,8 +74,6 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
     };
     let mut stays = false;
     if resident.is_none() {
-        // What a killed clrscope has asked the runtime for may still be loaded: not without its file, and what is loaded is seen.
-        Place::sweep(&viewer);
         Loaded::wait_for_room(pid, needs_main)?;
         if let Some(profiler) = needs_main.filter(|_| is_another_named(pid) && Loaded::of(pid).is_any()) {
             return Err(RecordError::MainSlotTaken { ours: false, pid, profiler });

@@ -76,7 +76,7 @@ const LOST_BEFORE: u64 = 100_000_000;
 /// How long it may take to write its last sums.
 const FLUSH_LIMIT: Duration = Duration::from_millis(500);
 
-/// What is told where it takes longer.
+/// The message where it takes longer.
 const SUMS_MISSING: &str =
     "the process did not answer at the end of the recording: exceptions of its last second are not counted";
 
@@ -103,7 +103,7 @@ const STAYS: &str = "the agent stays loaded, idle, because another profiler has 
 const HOOKED: &str = "the agent stays loaded until the process ends, because the runtime never takes its hooks back, nor \
     what transitions and exact-allocations ask for; they do nothing any more";
 
-/// What is told of an agent that stays to serve the next snapshots.
+/// The message about an agent that stays to serve the next snapshots.
 const RESIDENT: &str = "the agent stays loaded until the process ends, idle, and takes the next heap snapshots: so many were taken in \
     this process that no further slot of the runtime is used up for one. Until the process is restarted its full \
     collections are blocking ones, because the runtime makes no background collections meanwhile";

@@ -93,7 +93,7 @@ pub(super) fn config(
     })
 }
 
-/// Makes up for a main profiler of ours that leaves a process which goes on: an instance that does nothing is loaded as a
+/// Makes up for a main profiler of ours that leaves a process that continues: an instance that does nothing is loaded as a
 /// notification-only profiler (see [`SessionConfig::makes_up`]). All of a process are in one library. False if
 /// there are so many that no slot of the runtime should be spent on another one, or if that library is not found again.
 pub(super) fn make_up(pid: u32, options: &RecordOptions) -> Result<bool, RecordError> {

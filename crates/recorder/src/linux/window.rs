@@ -7,7 +7,7 @@ use std::collections::HashMap;
 pub(super) struct Window {
     /// Clock of the recording, nanoseconds.
     pub start: u64,
-    /// Not known while the recording goes on.
+    /// Not known while the recording runs.
     end: Option<u64>,
     sums: Sums,
     /// Exceptions of each class that were thrown before, and for which no sample stands yet.
@@ -48,7 +48,7 @@ impl Window {
         }
     }
 
-    /// When it ended; `start` while it goes on.
+    /// When it ended; `start` while it runs.
     pub fn end(&self) -> u64 {
         self.end.unwrap_or(self.start)
     }

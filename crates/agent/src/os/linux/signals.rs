@@ -50,7 +50,7 @@ const VISITS_AT_ONCE: usize = 64;
 /// How often threads are asked to go back to their own alternate stacks, and nanoseconds between.
 const LEAVES: u32 = 60;
 const LEAVE_INTERVAL: u64 = 3_000_000;
-/// How often all threads are looked at, whether they are still there, nanoseconds: not of all of them the end is told.
+/// How often all threads are looked at, whether they are still there, nanoseconds: not every end is reported.
 const SWEEP_INTERVAL: u64 = 500_000_000;
 /// How long it is waited for handlers at the end, nanoseconds.
 const END_LIMIT: u64 = 2_000_000_000;
@@ -393,7 +393,7 @@ impl SignalEngine {
 
     /// Visits threads. The caller has suspended the runtime, so none of them is inside the
     /// runtime's handler of a `SIGSEGV`; each is sent one signal, in which it gets its alternate stack.
-    /// The timers are armed by [`Self::arm_visited`] after the runtime goes on.
+    /// The timers are armed by [`Self::arm_visited`] after the runtime continues.
     pub fn visit(&self, visits: &Visits) {
         let asked: Vec<&ThreadSlot> =
             visits.indices.iter().filter_map(|&index| self.shared.threads.get(index as usize)).collect();
@@ -1499,7 +1499,7 @@ mod tests {
         assert!(left.stays.is_some() && must_stay());
         assert_eq!(current_action().sa_sigaction, theirs as *const () as usize);
         assert!(matches!(SignalEngine::start(100), Err(SignalError::HandlerTaken)));
-        // They put back what they found, and nobody is hurt; and the next recording uses it.
+        // They restore what they found, and nobody is hurt; and the next recording uses it.
         exchange_action(&was);
         // SAFETY: no pointers.
         unsafe { libc::raise(libc::SIGPROF) };
