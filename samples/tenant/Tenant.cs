@@ -12,6 +12,7 @@
 //   chain     the same, and the handler calls the one that was there before -> taken
 //   raise     sends SIGPROF to itself                     -> raised
 //   handler   whose handler is set                        -> own, or none, or other
+//   keys N    takes all thread-local keys of the process but N -> taken, and how many
 //   end       (or the end of input) ends                  -> the truth, one line of JSON
 using System;
 using System.Collections.Generic;
@@ -50,6 +51,12 @@ namespace Clrscope.Samples
 
         [DllImport("libdl.so.2", EntryPoint = "dlsym")]
         static extern IntPtr Symbol(IntPtr library, string name);
+
+        [DllImport("libpthread.so.0", EntryPoint = "pthread_key_create")]
+        static extern int CreateKey(out uint key, IntPtr destructor);
+
+        [DllImport("libpthread.so.0", EntryPoint = "pthread_key_delete")]
+        static extern int DeleteKey(uint key);
 
         static volatile bool stopping;
         static object nothing = null;
@@ -106,6 +113,10 @@ namespace Clrscope.Samples
 
         static string Answer(string command)
         {
+            if (command.StartsWith("keys "))
+            {
+                return "taken " + TakeKeys(int.Parse(command.Substring(5), CultureInfo.InvariantCulture));
+            }
             switch (command)
             {
                 case "take":
@@ -126,6 +137,22 @@ namespace Clrscope.Samples
                 default:
                     return "unknown";
             }
+        }
+
+        static int TakeKeys(int left)
+        {
+            var keys = new Stack<uint>();
+            uint key;
+            while (CreateKey(out key, IntPtr.Zero) == 0)
+            {
+                keys.Push(key);
+            }
+            int taken = keys.Count;
+            for (; left > 0 && keys.Count > 0; left--)
+            {
+                DeleteKey(keys.Pop());
+            }
+            return taken;
         }
 
         /// Machine code for x86-64: nobody may be interrupted by managed code.

@@ -10,13 +10,13 @@ use crate::compiling;
 use crate::context::Context;
 use crate::counters::Counters;
 use crate::os::threads::{OwnThread, current_tid, is_own};
-use crate::os::{clock, tasks};
+use crate::os::{clock, tasks, tls};
 use crate::queue::Event;
 use crate::runtime::Runtime;
 use crate::sessions::{Held, Sessions};
 use crate::{door, exception_events, instrumentation, launch, ledger, panics, writer};
 use com::codes::CORPROF_E_PROFILER_CANCEL_ACTIVATION;
-use com::hresult::{E_FAIL, E_INVALIDARG};
+use com::hresult::{E_FAIL, E_INVALIDARG, E_OUTOFMEMORY};
 use corprof::callback::{
     CollectedGenerations, DeliveredEvent, DependentReferences, GcReason, MovedRanges, Roots, SuspendReason,
     TransitionReason,
@@ -49,6 +49,7 @@ static MADE_UP: AtomicU32 = AtomicU32::new(0);
 pub struct Entry {
     notify_only: bool,
     sessions: Arc<Sessions>,
+    _used: tls::Used,
     /// When the running suspension and collection began; 0 while there is none. There is only one at a time.
     suspended: AtomicU64,
     collecting: AtomicU64,
@@ -57,7 +58,8 @@ pub struct Entry {
 impl Entry {
     /// An instance for the main place, or one beside another profiler.
     pub fn new(notify_only: bool) -> Self {
-        Self { notify_only, sessions: Arc::default(), suspended: AtomicU64::new(0), collecting: AtomicU64::new(0) }
+        let (suspended, collecting) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { notify_only, sessions: Arc::default(), _used: tls::Used::new(), suspended, collecting }
     }
 
     fn start(&self, info: &ProfilerInfo, config: SessionConfig, entered: Nanos) -> Result<EventMask, HResult> {
@@ -106,7 +108,7 @@ impl Entry {
         Ok(mask)
     }
 
-    /// Whether the runtime has given us a slot and an event mask: 1, or 0 once it has let go of us.
+    /// Whether the runtime has given us a slot and an event mask: 1, or 0 once it has detached us.
     fn holds(&self, amount: u64) {
         ledger::set(if self.notify_only { Resource::NotificationSlot } else { Resource::MainSlot }, amount);
         ledger::set(Resource::EventMask, amount);
@@ -177,6 +179,9 @@ impl Drop for Entry {
 
 impl Profiler for Entry {
     fn initialize(&self, info: &ProfilerInfo) -> Result<EventMask, HResult> {
+        if !tls::is_ready() {
+            return Err(E_OUTOFMEMORY);
+        }
         let entered = clock::monotonic();
         let text = std::env::var(wire::CONFIG_ENV).map_err(|_| E_INVALIDARG)?;
         let mut config = SessionConfig::from_hex(&text).map_err(|_| E_INVALIDARG)?;
@@ -208,6 +213,9 @@ impl Profiler for Entry {
     }
 
     fn initialize_for_attach(&self, info: &ProfilerInfo, client_data: &[u8]) -> Result<EventMask, HResult> {
+        if !tls::is_ready() {
+            return Err(E_OUTOFMEMORY);
+        }
         let entered = clock::monotonic();
         let mut config = SessionConfig::from_bytes(client_data).map_err(|_| E_INVALIDARG)?;
         config.launched = false;

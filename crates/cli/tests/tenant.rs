@@ -211,3 +211,25 @@ fn a_process_without_room_is_left_alone() {
         truth(runtime, &mut process);
     });
 }
+
+/// The agent finds what it stores for a thread by a thread-local key of the process, of which there are 1,024.
+#[test]
+fn thread_local_keys_are_taken_one_at_a_time_and_returned() {
+    on_sample_runtimes_at_once(|runtime| {
+        let mut process = tenant(runtime, "true", &["--burn", "1", "--churn", "100", "--nullref", "1"]);
+        let folder = scratch();
+        let profilers = ["-p", "cpu,wall,exceptions", "--engine", "signals", "-d", "300ms"];
+        // Only keys with high numbers are left: their values do not stand in the thread control block.
+        assert_eq!(ask(&mut process, "keys 2").split(' ').next(), Some("taken"));
+        for run in 0..4 {
+            record(&process, Path::new(&file(&folder, &format!("{run}.clrscope"))), &profilers).wait().expect(0);
+        }
+        // None is left: nothing begins, and the process goes on.
+        assert_eq!(ask(&mut process, "keys 0"), "taken 2", "{runtime}");
+        let ended = record(&process, Path::new(&file(&folder, "none.clrscope")), &profilers).wait();
+        ended.expect_error(4, &["thread-local key"]);
+        common::wait_until_clean(process.tmp().unwrap());
+        assert!(!agent_is_mapped(process.pid()), "{runtime}");
+        truth(runtime, &mut process);
+    });
+}

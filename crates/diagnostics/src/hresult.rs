@@ -62,6 +62,8 @@ impl HResult {
     pub const NO_INTERFACE: Self = Self(0x8000_4002);
     /// No reason given (`E_FAIL`).
     pub const FAIL: Self = Self(0x8000_4005);
+    /// There is no memory, or no other resource that is needed (`E_OUTOFMEMORY`).
+    pub const OUT_OF_MEMORY: Self = Self(0x8007_000e);
     /// It took too long (`ERROR_TIMEOUT`).
     pub const TIMEOUT: Self = Self(0x8007_05b4);
 
@@ -157,6 +159,11 @@ impl HResult {
             next_step: None,
         },
         Known { code: Self::FAIL.0, meaning: "the runtime refused without saying why", next_step: None },
+        Known {
+            code: Self::OUT_OF_MEMORY.0,
+            meaning: "the process has no memory left, or no thread-local key (PTHREAD_KEYS_MAX)",
+            next_step: Some("look for a library in it that creates keys without end, or for what uses its memory"),
+        },
         Known {
             code: Self::TIMEOUT.0,
             meaning: "the runtime took too long",

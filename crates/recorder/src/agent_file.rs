@@ -1,4 +1,7 @@
-use std::{io, path::PathBuf, sync::Arc};
+use object::elf::{FileHeader64, PT_TLS, R_X86_64_TLSDESC, R_X86_64_TPOFF64};
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::{Architecture, LittleEndian, Object, ObjectSymbol, RelocationFlags};
+use std::{borrow::Cow, io, path::PathBuf, sync::Arc};
 
 /// The agent library, to be placed where the target can load it.
 #[derive(Clone, Debug)]
@@ -9,12 +12,50 @@ pub enum AgentFile {
     Path(Arc<PathBuf>),
 }
 
+/// Type of the segment that was one of thread-local storage: the agent looks for it by this number (`tls.rs`).
+const PT_HIDDEN_TLS: u32 = 0x6c63_7273;
+
 impl AgentFile {
-    /// Its bytes.
-    pub fn read(&self) -> io::Result<std::borrow::Cow<'static, [u8]>> {
-        match self {
-            Self::Embedded(bytes) => Ok((*bytes).into()),
-            Self::Path(path) => std::fs::read(path.as_ref()).map(Into::into),
-        }
+    /// Its bytes, as a process is to load it: without a segment of thread-local storage, which glibc cannot load and unload without
+    /// danger for threads that run (see docs/safety.md).
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn read(&self) -> io::Result<Cow<'static, [u8]>> {
+        let bytes = match self {
+            Self::Embedded(bytes) => Cow::from(*bytes),
+            Self::Path(path) => std::fs::read(path.as_ref())?.into(),
+        };
+        Ok(match tls_segment(&bytes) {
+            Some(at) => hide(bytes, at),
+            None => bytes,
+        })
     }
+}
+
+fn hide(bytes: Cow<'static, [u8]>, at: usize) -> Cow<'static, [u8]> {
+    let mut bytes = bytes.into_owned();
+    if let Some(kind) = bytes.get_mut(at..at + 4) {
+        kind.copy_from_slice(&PT_HIDDEN_TLS.to_le_bytes());
+    }
+    bytes.into()
+}
+
+/// Where the type of the segment of thread-local storage stands, if the library can do without the loader's help: it asks itself
+/// for the storage, and no code of it has the place built in.
+fn tls_segment(bytes: &[u8]) -> Option<usize> {
+    let file = object::File::parse(bytes).ok().filter(|file| file.architecture() == Architecture::X86_64)?;
+    let asks_the_loader = file.dynamic_symbols().any(|symbol| symbol.name() == Ok("__tls_get_addr"));
+    let needs_the_loader = file.dynamic_relocations()?.any(|(_, relocation)| {
+        let RelocationFlags::Elf { r_type } = relocation.flags() else { return false };
+        [R_X86_64_TPOFF64, R_X86_64_TLSDESC].contains(&r_type)
+    });
+    if asks_the_loader || needs_the_loader {
+        return None;
+    }
+    let header = FileHeader64::<LittleEndian>::parse(bytes).ok()?;
+    let headers = header.program_headers(LittleEndian, bytes).ok()?;
+    let index = headers.iter().position(|header| header.p_type(LittleEndian) == PT_TLS)?;
+    let first = usize::try_from(header.e_phoff(LittleEndian)).ok()?;
+    Some(first + index * usize::from(header.e_phentsize(LittleEndian)))
 }

@@ -11,36 +11,16 @@
 
 use super::tree::{FRAME, Frame, LAST_FRAME, Node, Tree};
 use super::{HOOKS_ON, enter, leave};
+use crate::os::tls;
 use corprof::abi::FunctionIDOrClientID;
 use corprof::info::ProfilerInfo;
-use std::arch::{global_asm, naked_asm};
+use std::arch::naked_asm;
 use std::mem::offset_of;
-
-// The tree of each thread. Not in Rust's own way, because its hidden call to find the place may use any register: a
-// TLS descriptor is asked here, which keeps all but `rax`, see [`tls_is_static`].
-global_asm!(
-    ".pushsection .tbss,\"awT\",@nobits",
-    ".p2align 3",
-    ".hidden clrscope_call_tree",
-    ".globl clrscope_call_tree",
-    ".type clrscope_call_tree,@object",
-    ".size clrscope_call_tree,8",
-    "clrscope_call_tree:",
-    ".zero 8",
-    ".popsection",
-);
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The place that holds this thread's tree.
-#[unsafe(naked)]
-pub extern "C" fn place_of_tree() -> *mut *const Tree {
-    naked_asm!(
-        "push rbx", // Aligns the stack, too.
-        "lea rax, [rip + clrscope_call_tree@tlsdesc]",
-        "call qword ptr [rax + clrscope_call_tree@tlscall]",
-        "add rax, qword ptr fs:[0]",
-        "pop rbx",
-        "ret",
-    )
+pub fn place_of_tree() -> *mut *const Tree {
+    tls::block().tree.as_ptr()
 }
 
 /// Saves what a call may change, calls a function with two arguments, and brings all back.
@@ -78,9 +58,15 @@ unsafe extern "system" fn enter_hook(_function: FunctionIDOrClientID) {
         ".cfi_adjust_cfa_offset 8",
         "push rdx",
         ".cfi_adjust_cfa_offset 8",
-        "lea rax, [rip + clrscope_call_tree@tlsdesc]",
-        "call qword ptr [rax + clrscope_call_tree@tlscall]",
-        "mov r11, qword ptr fs:[rax]",
+        // The thread's block, if there is one, and its tree.
+        "mov rax, qword ptr [rip + {place}]",
+        "mov rdx, qword ptr fs:[rax - 8]",
+        "cmp rdx, qword ptr [rip + {sequence}]",
+        "jne 3f",
+        "mov rax, qword ptr fs:[rax]",
+        "test rax, rax",
+        "jz 3f",
+        "mov r11, [rax + {tree}]",
         "test r11, r11",
         "jz 3f",
         // Only below the frame that runs; others were left by an exception.
@@ -128,6 +114,9 @@ unsafe extern "system" fn enter_hook(_function: FunctionIDOrClientID) {
         slowly!("mov rdi, r14\nmov rsi, r15\n"),
         on = sym HOOKS_ON,
         function = sym enter,
+        place = sym tls::PLACE,
+        sequence = sym tls::SEQUENCE,
+        tree = const offset_of!(tls::Block, tree),
         top = const offset_of!(Tree, top),
         last = const offset_of!(Tree, last),
         sp = const offset_of!(Frame, sp),
@@ -152,9 +141,15 @@ unsafe extern "system" fn leave_hook(_function: FunctionIDOrClientID) {
         ".cfi_adjust_cfa_offset 8",
         "push rdx",
         ".cfi_adjust_cfa_offset 8",
-        "lea rax, [rip + clrscope_call_tree@tlsdesc]",
-        "call qword ptr [rax + clrscope_call_tree@tlscall]",
-        "mov r11, qword ptr fs:[rax]",
+        // The thread's block, if there is one, and its tree.
+        "mov rax, qword ptr [rip + {place}]",
+        "mov rdx, qword ptr fs:[rax - 8]",
+        "cmp rdx, qword ptr [rip + {sequence}]",
+        "jne 3f",
+        "mov rax, qword ptr fs:[rax]",
+        "test rax, rax",
+        "jz 3f",
+        "mov r11, [rax + {tree}]",
         "test r11, r11",
         "jz 3f",
         // The frame that runs, and no other.
@@ -184,6 +179,9 @@ unsafe extern "system" fn leave_hook(_function: FunctionIDOrClientID) {
         slowly!(""),
         on = sym HOOKS_ON,
         function = sym leave,
+        place = sym tls::PLACE,
+        sequence = sym tls::SEQUENCE,
+        tree = const offset_of!(tls::Block, tree),
         top = const offset_of!(Tree, top),
         last = const offset_of!(Tree, last),
         sp = const offset_of!(Frame, sp),
@@ -193,7 +191,7 @@ unsafe extern "system" fn leave_hook(_function: FunctionIDOrClientID) {
     )
 }
 
-/// As [`enter_hook`], where a TLS descriptor may not be asked before all registers are saved.
+/// As [`enter_hook`], where a thread's block cannot be found without a call of the C library, which may use any register.
 #[unsafe(naked)]
 unsafe extern "system" fn careful_enter_hook(_function: FunctionIDOrClientID) {
     naked_asm!(
@@ -223,37 +221,6 @@ unsafe extern "system" fn careful_leave_hook(_function: FunctionIDOrClientID) {
     )
 }
 
-/// What the TLS descriptor answers, and where it is.
-#[unsafe(naked)]
-extern "C" fn tls_descriptor() -> Descriptor {
-    naked_asm!(
-        "push rbx", // Aligns the stack, too.
-        "lea rax, [rip + clrscope_call_tree@tlsdesc]",
-        "mov rdx, rax",
-        "call qword ptr [rax + clrscope_call_tree@tlscall]",
-        "pop rbx",
-        "ret",
-    )
-}
-
-/// See [`tls_descriptor`].
-#[repr(C)]
-struct Descriptor {
-    /// Bytes from the thread pointer to the place that was asked for.
-    offset: usize,
-    /// Its function and what that is given; the offset itself, if a linker has made a constant of it.
-    at: *const [usize; 2],
-}
-
-/// Whether the trees' places are where the C library finds them without allocating: it keeps some room (512 bytes in glibc) for
-/// libraries that are loaded late. The descriptor's second word is the offset then. Where that room is used up, a thread's first question
-/// allocates, and until glibc 2.40 the registers of floating point arguments are lost in it (its bug 31372).
-fn tls_is_static() -> bool {
-    let Descriptor { offset, at } = tls_descriptor();
-    // SAFETY: if it is not the offset it is the address of the two words, which the loader has made.
-    at.addr() == offset || unsafe { (*at)[1] } == offset
-}
-
 /// Sets the hooks.
 ///
 /// # Errors
@@ -262,7 +229,7 @@ pub fn set_hooks(info: &ProfilerInfo) -> Result<(), String> {
     // SAFETY: they keep every register that the runtime's own keep, and once they are set the library is never unloaded,
     // as the runtime then refuses every request to detach.
     unsafe {
-        match tls_is_static() {
+        match tls::PLACE.load(Relaxed) != 0 {
             true => info.set_enter_leave_hooks3(Some(enter_hook), Some(leave_hook), Some(leave_hook)),
             false => {
                 let (enter, leave) = (Some(careful_enter_hook as _), Some(careful_leave_hook as _));
