@@ -6,7 +6,7 @@
 //! after one.
 
 use crate::agent::{Agent, Phase};
-use crate::entry::event_mask;
+use crate::entry::{HEAP_REFUSED, allow_heap, event_mask};
 use crate::os::clock;
 use crate::os::door::Door;
 use crate::sessions::Sessions;
@@ -15,7 +15,7 @@ use corprof::EventMask;
 use profilers::trace::Rewriting;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
-use wire::{ResidentState, SessionConfig};
+use wire::{LogLevel, ResidentState, SessionConfig};
 
 /// Runs a session to its end, and those that come after it, if the agent stays.
 pub fn run(first: Arc<Agent>, sessions: &Sessions) {
@@ -53,6 +53,7 @@ fn next(agent: &Arc<Agent>, door: &Door) -> Option<Arc<Agent>> {
         config.stays = agent.config.stays;
         let mask = mask_of(agent, &config);
         compiling::restart();
+        let heap_is_refused = allow_heap(agent.runtime.info(), &config, mask).is_err();
         let refused = match agent.runtime.info().set_event_mask(mask) {
             Ok(()) => {
                 if Rewriting::of(&config) != Rewriting::Off {
@@ -60,7 +61,12 @@ fn next(agent: &Arc<Agent>, door: &Door) -> Option<Arc<Agent>> {
                 }
                 let mask = (mask.low(), mask.high());
                 match Agent::new(Arc::clone(&agent.runtime), config.clone(), false, mask, entered) {
-                    Ok(next) => return Some(Arc::new(next)),
+                    Ok(next) => {
+                        if heap_is_refused {
+                            next.log(LogLevel::Warning, HEAP_REFUSED.to_owned());
+                        }
+                        return Some(Arc::new(next));
+                    }
                     Err(error) => error.to_string(),
                 }
             }

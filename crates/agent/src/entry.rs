@@ -75,10 +75,14 @@ impl Entry {
         }
         compiling::restart();
         // Before anything is started: what the runtime refuses must not leave a thread behind.
+        let heap_is_refused = allow_heap(info, &config, mask).is_err();
         info.set_event_mask(mask).map_err(HResult::from)?;
         self.holds(1);
         let agent = Agent::new(Arc::new(runtime), config, self.notify_only, (mask.low(), mask.high()), entered);
         let agent = Arc::new(agent.map_err(|_| E_FAIL)?);
+        if heap_is_refused {
+            agent.log(LogLevel::Warning, HEAP_REFUSED.to_owned());
+        }
         if let Some(error) = no_hooks {
             agent.log(LogLevel::Error, format!("no calls: {error}"));
         } else if mask.contains(EventMask::ENTER_LEAVE) || mask.contains(EventMask::CODE_TRANSITIONS) {
@@ -165,6 +169,20 @@ pub fn event_mask(config: &SessionConfig, notify_only: bool, exceptions_by_event
     let legal = if config.launched { wanted.union(searches) } else { both(wanted, EventMask::AFTER_ATTACH) };
     let legal = if notify_only { both(legal, EventMask::NOTIFICATION_ONLY) } else { legal };
     legal.without(never)
+}
+
+/// The message where heap snapshots cannot be allowed.
+pub const HEAP_REFUSED: &str = "heap snapshots cannot be allowed: the runtime allows them only to an agent that asks when it is \
+    loaded, and this one did not";
+
+/// Lets heap snapshots be taken later, if the session asks for that. The runtime allows callbacks of full collections only to a
+/// profiler that has asked for them while it was loaded (`CORPROF_E_CONCURRENT_GC_NOT_PROFILABLE`), and makes no background
+/// collections from then on. They are not wanted now: the caller sets the mask without them right afterwards.
+///
+/// # Errors
+/// The runtime refuses.
+pub fn allow_heap(info: &ProfilerInfo, config: &SessionConfig, mask: EventMask) -> Result<(), corprof::Error> {
+    if trace::allows_heap(config) { info.set_event_mask(mask.union(EventMask::GC)) } else { Ok(()) }
 }
 
 fn both(a: EventMask, b: EventMask) -> EventMask {

@@ -373,8 +373,8 @@ fn methods_go_back_when_clrscope_is_killed_and_other_commands_are_served() {
         run(["record", &pid, "-p", "cpu,exceptions,gc", "--duration", "2s", "-o", path, "-q"]).expect(0);
         let recorded = common::Report::of(&output);
         assert!(recorded.series("cpu")["samples"].as_u64().unwrap() > 20, "{runtime}");
-        // What needs callbacks of collections is for those who attach, and says so.
-        run(["heap", &pid]).expect_error(4, &["methods were traced", "restart"]);
+        // Heap snapshots are for those who have asked when they attached, and the error says so.
+        run(["heap", &pid]).expect_error(4, &["methods were traced", "--allow-heap"]);
         let tracing = Tracing::start(&process, &["traced!*.Traced.Plain"]);
         std::thread::sleep(Duration::from_millis(300));
         assert!(by_name(&tracing.end())["Clrscope.Samples.Traced.Plain"].0 > 0, "{runtime}");

@@ -32,6 +32,13 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
             default: "no",
             kind: ParamKind::Choice(&["no", "yes"]),
         },
+        ParamSpec {
+            name: "heap",
+            help: "Allow heap snapshots in this process later (heap, leaks, async, survivors). The runtime then makes no background \
+                collections until the process ends: full collections block",
+            default: "no",
+            kind: ParamKind::Choice(&["no", "yes"]),
+        },
     ],
     // ENABLE_REJIT; JIT_COMPILATION, to hear of bodies that cannot be compiled; MODULE_LOADS, THREADS.
     events: (0x4_0000 | 0x20 | 0x4 | 0x200, 0),
@@ -73,6 +80,11 @@ pub fn is_alone(config: &SessionConfig) -> bool {
 /// Whether a session wants to see the code before and after.
 pub fn tells_il(config: &SessionConfig) -> bool {
     config.profiler(SPEC.id).is_some_and(|given| says_yes(given, "il"))
+}
+
+/// Whether heap snapshots shall be possible later.
+pub fn allows_heap(config: &SessionConfig) -> bool {
+    config.profiler(SPEC.id).is_some_and(|given| says_yes(given, "heap"))
 }
 
 fn says_yes(given: &ProfilerConfig, param: &str) -> bool {

@@ -88,8 +88,9 @@ pub enum RecordError {
     },
     /// An agent that has traced methods is there, and the runtime does not let it ask for more.
     #[error(
-        "the profiler {profiler} needs callbacks of collections, and the runtime lets only one that attaches ask for them; \
-        in process {pid} an agent of clrscope stays, because methods were traced there: restart the process for this look"
+        "{profiler} needs heap snapshots, which .NET allows only to a profiler that asks for them when it attaches; in process {pid} the \
+        agent of clrscope stays since methods were traced there, without having asked: restart the process, and next time trace with \
+        --allow-heap"
     )]
     TracedBefore {
         /// The process.

@@ -39,17 +39,18 @@ pub struct TraceArgs {
     /// Allow a pattern that takes every method of every assembly
     #[arg(long)]
     everything: bool,
+    /// Allow heap snapshots of this process after the trace (heap, leaks, async, survivors). .NET then makes no background
+    /// collections until the process ends: full collections block
+    #[arg(long)]
+    allow_heap: bool,
 }
 
 impl TraceArgs {
     /// The profiler with what it was asked for, and with the code of methods for an event log.
     pub fn profiler(&self, logged: bool) -> anyhow::Result<Selection> {
-        Ok(Selection::parse(match (self.each_call, logged) {
-            (false, false) => "trace",
-            (true, false) => "trace:each=yes",
-            (false, true) => "trace:il=yes",
-            (true, true) => "trace:each=yes:il=yes",
-        })?)
+        let params = [("each", self.each_call), ("il", logged), ("heap", self.allow_heap)];
+        let asked = params.iter().filter(|(_, asked)| *asked).map(|(name, _)| format!(":{name}=yes"));
+        Ok(Selection::parse(&format!("trace{}", asked.collect::<String>()))?)
     }
 
     /// Whether every call is to be kept.
