@@ -30,7 +30,8 @@ fn the_agent_has_no_segment_of_thread_local_storage() {
 fn a_library_that_asks_the_loader_keeps_its_segment() {
     // The C library has storage of its own, with places that are built in.
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    let libc = maps.lines().filter_map(|line| line.split_whitespace().last()).find(|path| path.contains("/libc.so")).unwrap();
+    let libc =
+        maps.lines().filter_map(|line| line.split_whitespace().last()).find(|path| path.contains("/libc.so")).unwrap();
     let placed = AgentFile::Path(Arc::new(libc.into())).read().unwrap();
     assert!(segments(&placed).contains(&PT_TLS));
 }

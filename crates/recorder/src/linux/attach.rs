@@ -60,12 +60,12 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
     let knows_others = matches!(process.runtime_major_minor(), Some((6.., _)));
     let as_main = needs_main.is_some() || !knows_others;
     // One that stays has the main slot. It is waited for where nobody else can do it, and that may take long.
-    if let (true, Some(resident)) = (as_main, Resident::find(&target)?) {
+    if let (true, Some(resident)) = (as_main, Resident::find(&target, viewer.owner)?) {
         resident.wait_until_ready(&target)?;
     }
     // Until the agent has answered: from then on others see that it is there.
     let turn = needs_main.map(|profiler| LoadTurn::take(pid, profiler)).transpose()?;
-    let resident = match Resident::find(&target)? {
+    let resident = match Resident::find(&target, viewer.owner)? {
         Some(resident) if as_main => {
             resident.wait_until_ready(&target)?;
             Some(resident)

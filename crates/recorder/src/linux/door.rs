@@ -1,6 +1,7 @@
 //! The agent that stays in a process: it is found below `/proc/<pid>/fd`, and takes the next session.
 
 use super::{
+    identity::Identity,
     place::{AGENT_NAME, IDLE_NAME},
     target::Target,
 };
@@ -39,6 +40,7 @@ const BESIDE_THREAD: &str = "clrscope-agent";
 pub(super) struct Resident {
     state: File,
     pipe: PathBuf,
+    owner: Identity,
 }
 
 impl Resident {
@@ -46,7 +48,7 @@ impl Resident {
     ///
     /// # Errors
     /// [`RecordError::StaleAgent`] for one of another protocol.
-    pub fn find(target: &Target) -> Result<Option<Self>, RecordError> {
+    pub fn find(target: &Target, owner: Identity) -> Result<Option<Self>, RecordError> {
         let folder = PathBuf::from(format!("/proc/{}/fd", target.pid));
         // Who may not see it could not attach either.
         let Ok(entries) = read_dir(&folder) else { return Ok(None) };
@@ -56,8 +58,8 @@ impl Resident {
             if protocol != wire::PROTOCOL_VERSION {
                 return Err(RecordError::StaleAgent { pid: target.pid, found: protocol });
             }
-            let Ok(state) = reopen(&entry.path(), FileType::RegularFile, OFlags::RDONLY) else { continue };
-            return Ok(Some(Self { state: state.into(), pipe: folder.join(pipe.to_string()) }));
+            let Ok(state) = reopen(owner, &entry.path(), FileType::RegularFile, OFlags::RDONLY) else { continue };
+            return Ok(Some(Self { state: state.into(), pipe: folder.join(pipe.to_string()), owner }));
         }
         Ok(None)
     }
@@ -105,7 +107,7 @@ impl Resident {
         let mut message = (config.len() as u32).to_le_bytes().to_vec();
         message.extend_from_slice(config);
         let deadline = Instant::now() + LIMIT;
-        let pipe = reopen(&self.pipe, FileType::Fifo, OFlags::WRONLY)?;
+        let pipe = reopen(self.owner, &self.pipe, FileType::Fifo, OFlags::WRONLY)?;
         wait(deadline, || match flock(&pipe, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(())),
             Err(Errno::WOULDBLOCK) => Ok(None),
@@ -134,14 +136,16 @@ fn wait(deadline: Instant, mut try_it: impl FnMut() -> io::Result<Option<()>>) -
 }
 
 /// Opens what a descriptor of the target stands for, if it is of the expected type. The target may put anything in its
-/// place at any time: so what was looked at is opened, and not the name again.
-fn reopen(path: &Path, expected: FileType, access: OFlags) -> io::Result<OwnedFd> {
+/// place at any time: so what was looked at is opened, and not the name again. It is opened with the rights of the target's user, because a
+/// descriptor that was made with `O_PATH` may stand for a file that this user may not open.
+fn reopen(owner: Identity, path: &Path, expected: FileType, access: OFlags) -> io::Result<OwnedFd> {
     let found = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     if FileType::from_raw_mode(fstat(&found)?.st_mode) != expected {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let number = std::os::fd::AsRawFd::as_raw_fd(&found.as_fd());
-    Ok(open(format!("/proc/self/fd/{number}"), access | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?)
+    let access = access | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(owner.run(|| open(format!("/proc/self/fd/{number}"), access, Mode::empty()))??)
 }
 
 /// The right to load a main profiler into a process: one clrscope at a time has it. Two that both find the slot free would both load
@@ -270,7 +274,7 @@ mod tests {
         let (mut reader, _writer) = pipe().unwrap();
         let name = wire::resident_name(number(&reader) as u32);
         let _state = announced(name, ResidentState::Waits as u8);
-        let resident = Resident::find(&target()).unwrap().unwrap();
+        let resident = Resident::find(&target(), Identity::own()).unwrap().unwrap();
         resident.wait_until_ready(&target()).unwrap();
         resident.knock(b"config").unwrap();
         let mut bytes = [0; 10];
@@ -282,7 +286,7 @@ mod tests {
     fn one_that_records_is_waited_for_and_then_named() {
         let (reader, _writer) = pipe().unwrap();
         let _state = announced(wire::resident_name(number(&reader) as u32), ResidentState::Records as u8);
-        let resident = Resident::find(&target()).unwrap().unwrap();
+        let resident = Resident::find(&target(), Identity::own()).unwrap().unwrap();
         let error = resident.wait_until_ready(&target()).unwrap_err();
         assert!(matches!(error, RecordError::ResidentBusy { reverts: false, .. }), "{error}");
         assert!(error.to_string().contains("records for another command (waited 2 s): try again"), "{error}");
@@ -307,15 +311,37 @@ mod tests {
     #[test]
     fn an_agent_of_another_protocol_is_named() {
         let _state = announced("clrscope-resident-999-5".to_owned(), 1);
-        let error = Resident::find(&target()).unwrap_err();
+        let error = Resident::find(&target(), Identity::own()).unwrap_err();
         assert!(matches!(error, RecordError::StaleAgent { found: 999, .. }), "{error}");
+    }
+
+    /// A FIFO of root's that only root may open: a descriptor that stands for its path needs no right to it.
+    #[test]
+    fn a_pipe_that_the_targets_user_may_not_open_is_not_written_to() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("private");
+        rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let mut reader = File::from(open(&path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap());
+        let named = open(&path, OFlags::PATH, Mode::empty()).unwrap();
+        let _state = announced(wire::resident_name(number(&named) as u32), ResidentState::Waits as u8);
+        let nobody = Identity { uid: 65534, gid: 65534 };
+        // Memory files may be opened by all.
+        let resident = Resident::find(&target(), nobody).unwrap().unwrap();
+        assert_eq!(resident.knock(b"config").unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(io::Read::read(&mut reader, &mut [0; 16]).unwrap_or(0), 0);
+        // Root's own rights are those of root's processes.
+        Resident::find(&target(), Identity::own()).unwrap().unwrap().knock(b"config").unwrap();
+        assert_eq!(io::Read::read(&mut reader, &mut [0; 16]).unwrap(), 10);
     }
 
     #[test]
     fn what_is_no_pipe_is_not_written_to() {
         let file = tempfile::tempfile().unwrap();
         let _state = announced(wire::resident_name(number(&file) as u32), ResidentState::Waits as u8);
-        let resident = Resident::find(&target()).unwrap().unwrap();
+        let resident = Resident::find(&target(), Identity::own()).unwrap().unwrap();
         resident.knock(b"config").unwrap_err();
         assert_eq!(file.metadata().unwrap().len(), 0);
     }
