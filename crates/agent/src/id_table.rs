@@ -40,6 +40,8 @@ struct Numbers<N> {
     /// Those whose modules are not known yet.
     fresh: Vec<u32>,
     last: u32,
+    /// Whether any of the entries was unloaded.
+    any_unloaded: bool,
 }
 
 #[derive(Debug)]
@@ -54,7 +56,7 @@ struct Entry<N> {
 
 impl<N> Default for Numbers<N> {
     fn default() -> Self {
-        Self { current: HashMap::new(), entries: HashMap::new(), fresh: Vec::new(), last: 0 }
+        Self { current: HashMap::new(), entries: HashMap::new(), fresh: Vec::new(), last: 0, any_unloaded: false }
     }
 }
 
@@ -63,7 +65,7 @@ impl<N: Clone> Numbers<N> {
         if let Some(&number) = self.current.get(&id) {
             return Some(number);
         }
-        if self.entries.len() >= MOST {
+        if self.entries.len() >= MOST && std::mem::take(&mut self.any_unloaded) {
             self.entries.retain(|_, entry| entry.is_loaded);
         }
         if id == 0 || self.entries.len() >= MOST {
@@ -101,6 +103,7 @@ impl<N: Clone> Numbers<N> {
         for entry in self.entries.values_mut().filter(|entry| entry.is_loaded) {
             if entry.modules.is_empty() || entry.modules.contains(&module) {
                 entry.is_loaded = false;
+                self.any_unloaded = true;
                 self.current.remove(&entry.id);
             }
         }
@@ -111,6 +114,7 @@ impl<N: Clone> Numbers<N> {
             && let Some(entry) = self.entries.get_mut(&number)
         {
             entry.is_loaded = false;
+            self.any_unloaded = true;
         }
     }
 }

@@ -57,7 +57,7 @@ impl Stillness {
         }
         let mut found = Found { still: false, stopped: 0 };
         // Threads that are seen to sleep now are seen faster while the runtime is suspended.
-        let _ = self.awake().count();
+        let _ = self.awake().map(Iterator::count);
         let mut always: Option<HashSet<u32>> = None;
         for _ in 0..TRIES {
             let world = match runtime.suspend() {
@@ -68,7 +68,7 @@ impl Stillness {
             };
             let begun = clock::monotonic();
             found.still = loop {
-                if self.awake().next().is_none() {
+                if self.awake().is_some_and(|mut awake| awake.next().is_none()) {
                     break true;
                 }
                 if clock::monotonic() > begun + STOP_LIMIT {
@@ -80,7 +80,7 @@ impl Stillness {
                 act();
                 HashSet::new()
             } else {
-                self.awake().collect()
+                self.awake().into_iter().flatten().collect()
             };
             drop(world);
             found.stopped += clock::monotonic() - begun;
@@ -105,8 +105,9 @@ impl Stillness {
         self.sleepers = Sleepers::default();
     }
 
-    fn awake(&mut self) -> impl Iterator<Item = u32> + '_ {
+    /// Threads that do not sleep; `None` where nobody knows.
+    fn awake(&mut self) -> Option<impl Iterator<Item = u32> + '_> {
         let restless = &self.restless;
-        self.sleepers.awake().filter(|tid| !restless.contains(tid))
+        Some(self.sleepers.awake()?.filter(|tid| !restless.contains(tid)))
     }
 }

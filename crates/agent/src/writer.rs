@@ -249,7 +249,7 @@ impl<'a> Writer<'a> {
             passed = agent.events.passed();
             let round = if busy { ROUND } else { IDLE_ROUND };
             let timeout = if begun { round.min(next_status.saturating_sub(now)) } else { STATUS_INTERVAL };
-            let incoming = self.connection.receive(timeout.div_ceil(1_000_000) as i32, self.agent.wake.descriptor());
+            let incoming = self.connection.receive(timeout.div_ceil(1_000_000) as i32, &self.agent.wake);
             self.agent.wake.clear();
             let Incoming::Messages(messages) = incoming else { return Err(Gone) };
             for message in messages {
@@ -391,8 +391,8 @@ impl<'a> Writer<'a> {
                 return Ok(());
             }
         };
-        let (layout, ring) = engine.ring();
         self.send()?;
+        let (layout, ring) = engine.ring().map_err(|_| Gone)?;
         let mut turn = self.connection.turn().map_err(|_| Gone)?;
         turn.write_with_descriptor(&Record::SampleRing(layout), ring).map_err(|_| Gone)?;
         drop(turn);

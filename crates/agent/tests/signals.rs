@@ -312,3 +312,46 @@ fn a_real_application_is_sampled() {
         assert!(!handles_sigprof(process.pid()));
     }
 }
+
+/// A debugger holds a thread that is about to get a `SIGPROF`, until the recording is over. The signal is not pending any more then, so
+/// that nothing can discard it: it must not meet the default action, which ends the process.
+#[test]
+fn a_signal_that_a_debugger_holds_back_ends_nothing() {
+    for runtime in sample_runtimes().into_iter().filter(|runtime| runtime.is_supported()) {
+        let mut process = Sample::named("burn").start(runtime, &["--seconds", "20", "--threads", "2"]);
+        process.wait_for_ready();
+        let mut session = config(&["cpu"], CpuEngine::Signals);
+        session.rate_hz = 200;
+        let mut client = Client::attach(&process, session);
+        let mut ring = Ring::map(&mut client);
+        let samples = ring.collect(&mut client, Duration::from_secs(1));
+        let tid = samples.last().unwrap().tid as i32;
+        // SAFETY: system calls without pointers, but for the status, which is a local.
+        let trace = |request, data: usize| unsafe { libc::ptrace(request, tid, 0_usize, data) };
+        let stop = || {
+            let mut status = 0;
+            // SAFETY: as above.
+            assert_eq!(unsafe { libc::waitpid(tid, &mut status, libc::__WALL) }, tid, "{runtime}");
+            assert!(libc::WIFSTOPPED(status), "{runtime}: {status:x}");
+            libc::WSTOPSIG(status)
+        };
+        assert_eq!(trace(libc::PTRACE_SEIZE, 0), 0, "{runtime}: {}", std::io::Error::last_os_error());
+        loop {
+            match stop() {
+                libc::SIGPROF => break,
+                other => assert_eq!(trace(libc::PTRACE_CONT, other as usize), 0),
+            };
+        }
+        client.send(&wire::Control::Stop);
+        client.wait(|client| client.bye.is_some());
+        // It waits for handlers for two seconds.
+        std::thread::sleep(Duration::from_secs(1));
+        assert_eq!(trace(libc::PTRACE_DETACH, libc::SIGPROF as usize), 0, "{runtime}");
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(process.is_running(), "{runtime}: {}", process.transcript());
+        assert!(client::is_mapped(process.pid(), &client::library()), "{runtime}: the handler's library has gone");
+        process.close_stdin();
+        process.truth(LIMIT);
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}");
+    }
+}

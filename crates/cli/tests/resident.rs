@@ -275,7 +275,8 @@ fn heap_snapshots_follow_a_trace_that_allows_them() {
         let mut process = heapster(runtime);
         let pid = process.pid().to_string();
         let (folder, steady) = (scratch(), "heapster!**");
-        let traced = run(["trace", &pid, steady, "--for", "300ms", "--allow-heap", "-o", file(&folder, "t").to_str().unwrap()]);
+        let traced =
+            run(["trace", &pid, steady, "--for", "300ms", "--allow-heap", "-o", file(&folder, "t").to_str().unwrap()]);
         traced.expect(0);
         for round in 0..2 {
             let heap = run(["heap", &pid, "--json"]).expect(0).json();
@@ -283,7 +284,7 @@ fn heap_snapshots_follow_a_trace_that_allows_them() {
             run(["async", &pid]).expect(0);
             run(["trace", &pid, steady, "--for", "300ms"]).expect(0);
         }
-        run(["leaks", &pid, "--looks", "3", "--every", "300ms"]).expect(0);
+        run(["leaks", &pid, "--looks", "3", "--every", "1s"]).expect(0);
         assert_eq!(libraries(process.pid()).len(), 1, "{runtime}");
         // One that is there already and has not asked cannot any more, and says so.
         let mut other = heapster(runtime);
@@ -291,7 +292,12 @@ fn heap_snapshots_follow_a_trace_that_allows_them() {
         run(["trace", &pid, steady, "--for", "300ms"]).expect(0);
         run(["heap", &pid]).expect_error(4, &["--allow-heap"]);
         let again = run(["trace", &pid, steady, "--for", "300ms", "--allow-heap"]);
-        assert!((again.out.clone() + &again.err).contains("heap snapshots cannot be allowed"), "{runtime}: {}{}", again.out, again.err);
+        assert!(
+            (again.out.clone() + &again.err).contains("heap snapshots cannot be allowed"),
+            "{runtime}: {}{}",
+            again.out,
+            again.err
+        );
         for process in [&mut process, &mut other] {
             process.close_stdin();
             process.truth(Duration::from_secs(20));

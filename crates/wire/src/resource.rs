@@ -53,8 +53,8 @@ macro_rules! resources {
 resources! {
     /// File descriptors.
     Descriptors {
-        name: "file descriptors", unit: "", budget: 16, goodbye: Some(2),
-        what: "The connection to clrscope, an event to wake the agent, the sample ring, and files of `/proc` while they are read.",
+        name: "file descriptors", unit: "", budget: 16, goodbye: Some(3),
+        what: "The connection to clrscope, a pipe to wake the agent, the sample ring, and files of `/proc` while they are read.",
     }
     /// Threads.
     Threads {

@@ -3,12 +3,10 @@
 //! Each one that we map is private memory of an own memory file, so that `/proc/<pid>/maps` names it, and holds a mark, which tells it from
 //! all else whatever has become of its address meanwhile. Only what we mapped is ever unmapped, and the program's own alternate stacks stay as they are.
 
-use super::descriptors;
-use crate::ledger::{self, Counted};
-use std::fs::File;
+use super::descriptors::{self, Kept};
+use crate::ledger;
 use std::io;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
 use std::ptr;
 use wire::Resource;
 
@@ -25,7 +23,7 @@ const RED_ZONE: u64 = 128;
 /// Makes large alternate stacks.
 #[derive(Debug)]
 pub struct Stacks {
-    file: Counted<File>,
+    file: Kept,
 }
 
 impl Stacks {
@@ -35,9 +33,9 @@ impl Stacks {
     /// The system refuses it.
     pub fn new() -> io::Result<Self> {
         // SAFETY: the name is a C string.
-        let make = || descriptors::keep(unsafe { libc::memfd_create(c"clrscope-stack".as_ptr(), libc::MFD_CLOEXEC) });
-        let file = ledger::descriptor(|| make().map(File::from))?;
-        file.set_len(SIZE as u64)?;
+        let file = Kept::new(|| unsafe { libc::memfd_create(c"clrscope-stack".as_ptr(), libc::MFD_CLOEXEC) })?;
+        // With its memory: where there is none left, the first touch of a page would end the process.
+        descriptors::allocate(&file, SIZE)?;
         Ok(Self { file })
     }
 
@@ -49,7 +47,7 @@ impl Stacks {
         }
         let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_STACK);
         // SAFETY: a new private mapping of a file of that length.
-        let start = unsafe { libc::mmap(ptr::null_mut(), SIZE, access, flags, self.file.as_raw_fd(), 0) };
+        let start = unsafe { libc::mmap(ptr::null_mut(), SIZE, access, flags, self.file.number().unwrap_or(-1), 0) };
         if start == libc::MAP_FAILED {
             ledger::leave(Resource::AlternateStacks, 1);
             return None;

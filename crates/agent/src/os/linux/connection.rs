@@ -1,9 +1,9 @@
 //! The Unix socket to clrscope.
 
-use super::{clock, descriptors};
-use crate::ledger::{self, Counted};
+use super::clock;
+use super::descriptors::Kept;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use wire::{Control, Nanos, frame};
 
@@ -27,7 +27,7 @@ pub struct Outgoing {
 
 #[derive(Debug)]
 struct Shared {
-    socket: Counted<OwnedFd>,
+    socket: Kept,
     /// Held while a frame is written.
     sent: Mutex<Sent>,
 }
@@ -47,7 +47,7 @@ enum Sent {
 /// The right to write a frame: nobody else writes meanwhile. All of it must be written by the deadline.
 #[derive(Debug)]
 pub struct Turn<'a> {
-    socket: &'a Counted<OwnedFd>,
+    socket: &'a Kept,
     sent: MutexGuard<'a, Sent>,
     deadline: Nanos,
 }
@@ -91,12 +91,12 @@ impl Connection {
         }
         let flags = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: a plain system call.
-        let socket = ledger::descriptor(|| descriptors::keep(unsafe { libc::socket(libc::AF_UNIX, flags, 0) }))?;
+        let socket = Kept::new(|| unsafe { libc::socket(libc::AF_UNIX, flags, 0) })?;
         let deadline = clock::monotonic().saturating_add(limit);
         loop {
             let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
             // SAFETY: the address is valid and its length is that of its type.
-            let result = unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) };
+            let result = unsafe { libc::connect(socket.number()?, (&raw const address).cast(), length) };
             if result == 0 {
                 break;
             }
@@ -114,10 +114,6 @@ impl Connection {
         Ok(connection)
     }
 
-    fn socket(&self) -> i32 {
-        self.outgoing.shared.socket.as_raw_fd()
-    }
-
     /// The writing end.
     pub fn outgoing(&self) -> &Outgoing {
         &self.outgoing
@@ -130,7 +126,7 @@ impl Connection {
 
     /// Only our own user, or root, may be told what runs here.
     fn check_peer(&self) -> Result<(), ConnectError> {
-        foreign_user(self.outgoing.shared.socket.as_fd())?.map_or(Ok(()), |uid| Err(ConnectError::Foreign(uid)))
+        foreign_user(self.outgoing.shared.socket.borrow()?)?.map_or(Ok(()), |uid| Err(ConnectError::Foreign(uid)))
     }
 
     /// Sets how long a frame may take to be written.
@@ -138,13 +134,14 @@ impl Connection {
         self.write_limit = limit;
     }
 
-    /// Waits for messages, `timeout` milliseconds at most, or until `wake` becomes readable.
-    pub fn receive(&mut self, timeout: i32, wake: BorrowedFd) -> Incoming {
+    /// Waits for messages, `timeout` milliseconds at most, or until somebody wakes the waiter. What the program has closed is gone.
+    pub fn receive(&mut self, timeout: i32, wake: &Wake) -> Incoming {
         let events = libc::POLLIN;
-        let mut polled = [
-            libc::pollfd { fd: self.socket(), events, revents: 0 },
-            libc::pollfd { fd: wake.as_raw_fd(), events, revents: 0 },
-        ];
+        let (Ok(socket), Ok(waker)) = (self.outgoing.shared.socket.number(), wake.reader.number()) else {
+            return Incoming::Gone;
+        };
+        let mut polled =
+            [libc::pollfd { fd: socket, events, revents: 0 }, libc::pollfd { fd: waker, events, revents: 0 }];
         // SAFETY: the array is valid for the length given.
         let ready = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout) };
         if ready < 0 {
@@ -154,9 +151,10 @@ impl Connection {
         if polled.first().is_some_and(|socket| socket.revents == 0) {
             return Incoming::Messages(Vec::new());
         }
+        let Ok(socket) = self.outgoing.shared.socket.number() else { return Incoming::Gone };
         let mut buffer = [0; 16 << 10];
         // SAFETY: the kernel writes at most `buffer.len()` bytes.
-        let read = unsafe { libc::recv(self.socket(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+        let read = unsafe { libc::recv(socket, buffer.as_mut_ptr().cast(), buffer.len(), 0) };
         match read {
             0 => Incoming::Gone,
             1.. => {
@@ -291,6 +289,7 @@ impl Turn<'_> {
         header.msg_iovlen = 1;
         header.msg_control = control.as_mut_ptr().cast();
         let sent = loop {
+            let socket = self.number()?;
             // SAFETY: `control` is large enough for one descriptor, and `header` points to locals that outlive
             // the call.
             let sent = unsafe {
@@ -300,7 +299,7 @@ impl Turn<'_> {
                 (*first).cmsg_type = libc::SCM_RIGHTS;
                 (*first).cmsg_len = libc::CMSG_LEN(size_of::<i32>() as u32) as _;
                 libc::CMSG_DATA(first).cast::<i32>().write_unaligned(descriptor.as_raw_fd());
-                libc::sendmsg(self.socket.as_raw_fd(), &header, libc::MSG_NOSIGNAL)
+                libc::sendmsg(socket, &header, libc::MSG_NOSIGNAL)
             };
             if sent >= 0 {
                 break sent as usize;
@@ -308,6 +307,11 @@ impl Turn<'_> {
             self.after_failed_write()?;
         };
         self.write_all(bytes.get(sent..).unwrap_or_default())
+    }
+
+    /// The socket's number. If the program has closed it nothing more can follow.
+    fn number(&mut self) -> io::Result<i32> {
+        self.socket.number().inspect_err(|_| *self.sent = Sent::Broken)
     }
 
     /// Waits for room if that is what was missing; else the error.
@@ -330,7 +334,7 @@ impl Turn<'_> {
         if left == 0 {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let mut polled = libc::pollfd { fd: self.socket.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+        let mut polled = libc::pollfd { fd: self.socket.number()?, events: libc::POLLOUT, revents: 0 };
         // SAFETY: one valid entry.
         unsafe { libc::poll(&mut polled, 1, i32::try_from(left.div_ceil(1_000_000)).unwrap_or(i32::MAX)) };
         Ok(())
@@ -340,9 +344,9 @@ impl Turn<'_> {
 impl Write for Turn<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
+            let socket = self.number()?;
             // SAFETY: the kernel reads at most `bytes.len()` bytes. No SIGPIPE: the target may not handle it.
-            let sent =
-                unsafe { libc::send(self.socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+            let sent = unsafe { libc::send(socket, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
             if sent >= 0 {
                 return Ok(sent as usize);
             }
@@ -355,39 +359,43 @@ impl Write for Turn<'_> {
     }
 }
 
-/// Wakes the thread that waits in [`Connection::receive`].
+/// Wakes the thread that waits in [`Connection::receive`]. A pipe, because all eventfds have the same inode, so that nobody could tell
+/// ours from one of the program's.
 #[derive(Debug)]
 pub struct Wake {
-    event: Counted<OwnedFd>,
+    reader: Kept,
+    writer: Kept,
 }
 
 impl Wake {
     /// Makes one.
+    ///
+    /// # Errors
+    /// The process has no descriptors left.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: a plain system call.
-        let make = || descriptors::keep(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) });
-        let event = ledger::descriptor(make)?;
-        Ok(Self { event })
+        let (reader, writer) = Kept::pipe()?;
+        Ok(Self { reader, writer })
     }
 
     /// Wakes the waiter, now or when it waits next.
     pub fn wake(&self) {
-        let one = 1u64;
-        // SAFETY: eight bytes are read from a valid place.
-        unsafe { libc::write(self.event.as_raw_fd(), (&raw const one).cast(), 8) };
+        if let Ok(number) = self.writer.number() {
+            // A pipe that is full wakes as well.
+            // SAFETY: one byte is read from a valid place.
+            unsafe { libc::write(number, [1_u8].as_ptr().cast(), 1) };
+        }
     }
 
     /// Forgets wakes of the past.
     pub fn clear(&self) {
-        let mut count = 0u64;
-        // SAFETY: eight bytes are written to a valid place.
-        unsafe { libc::read(self.event.as_raw_fd(), (&raw mut count).cast(), 8) };
-    }
-
-    /// What to wait on.
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
-        use std::os::fd::AsFd;
-        self.event.as_fd()
+        let mut bytes = [0_u8; 256];
+        while let Ok(number) = self.reader.number() {
+            // SAFETY: as many bytes are written to a valid place.
+            let read = unsafe { libc::read(number, bytes.as_mut_ptr().cast(), bytes.len()) };
+            if read < bytes.len() as isize {
+                return;
+            }
+        }
     }
 }
 
@@ -416,7 +424,7 @@ pub fn foreign_user(socket: BorrowedFd<'_>) -> io::Result<Option<u32>> {
 mod tests {
     use super::*;
     use std::io::Read;
-    use std::os::fd::FromRawFd;
+    use std::os::fd::{AsFd, FromRawFd, OwnedFd};
     use std::os::unix::net::UnixListener;
 
     fn pair() -> (Connection, std::os::unix::net::UnixStream, tempfile::TempDir) {
@@ -429,7 +437,7 @@ mod tests {
 
     fn receive(connection: &mut Connection) -> Option<Vec<Control>> {
         let wake = Wake::new().unwrap();
-        match connection.receive(1000, wake.descriptor()) {
+        match connection.receive(1000, &wake) {
             Incoming::Messages(messages) => Some(messages),
             Incoming::Gone => None,
         }
@@ -571,15 +579,14 @@ mod tests {
         let wake = Wake::new().unwrap();
         wake.wake();
         let before = clock::monotonic();
-        assert!(matches!(connection.receive(10_000, wake.descriptor()), Incoming::Messages(m) if m.is_empty()));
+        assert!(matches!(connection.receive(10_000, &wake), Incoming::Messages(m) if m.is_empty()));
         assert!(clock::monotonic() - before < 5_000_000_000);
         wake.clear();
-        connection.receive(0, wake.descriptor());
+        connection.receive(0, &wake);
     }
 
     #[test]
     fn a_descriptor_travels_with_its_frame() {
-        use std::os::fd::AsFd;
         let (connection, mut other, _directory) = pair();
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"shared").unwrap();

@@ -6,12 +6,11 @@
 //! process (proc_pid_fd(5)): its user, and root. Nothing has a name that another user could take or connect to, and the
 //! way leads into other network namespaces as well.
 
-use crate::ledger::{self, Held};
+use super::descriptors::Kept;
 use crate::os::clock;
 use std::ffi::CString;
 use std::io;
-use std::os::fd::RawFd;
-use wire::{Nanos, ResidentState, Resource};
+use wire::{Nanos, ResidentState};
 
 /// Most bytes of a session's configuration: as much as an attach request can bring.
 const MOST: usize = 64 << 10;
@@ -27,69 +26,17 @@ pub struct Door {
     state: Kept,
 }
 
-/// A descriptor for a long time. Programs that close all descriptors there are, and open others under the same
-/// numbers, must not have theirs read or closed by us: before each use it is looked whether it is still the one.
-#[derive(Debug)]
-struct Kept {
-    number: RawFd,
-    file: (libc::dev_t, libc::ino_t),
-    _held: Held,
-}
-
-impl Kept {
-    /// Takes over a descriptor that was just made.
-    fn new(number: RawFd, held: Held) -> io::Result<Self> {
-        match file_of(number) {
-            Some(file) => Ok(Self { number, file, _held: held }),
-            None => Err(io::Error::last_os_error()),
-        }
-    }
-
-    /// The number, if it still stands for our file.
-    fn number(&self) -> Option<RawFd> {
-        (file_of(self.number) == Some(self.file)).then_some(self.number)
-    }
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        if let Some(number) = self.number() {
-            // SAFETY: the descriptor is ours, and not used after this.
-            unsafe { libc::close(number) };
-        }
-    }
-}
-
-fn file_of(number: RawFd) -> Option<(libc::dev_t, libc::ino_t)> {
-    // SAFETY: an all-zero value of this C struct is valid, and the kernel fills it.
-    unsafe {
-        let mut stat: libc::stat = std::mem::zeroed();
-        (libc::fstat(number, &mut stat) == 0).then_some((stat.st_dev, stat.st_ino))
-    }
-}
-
 impl Door {
     /// Makes the pipe and the memfd.
     ///
     /// # Errors
     /// The process has no descriptors left, or the kernel has no memfds.
     pub fn open() -> io::Result<Self> {
-        let held = || ledger::take(Resource::Descriptors, 1).ok_or_else(|| io::Error::from_raw_os_error(libc::EMFILE));
-        let (for_reader, for_writer, for_state) = (held()?, held()?, held()?);
-        let mut ends = [-1; 2];
-        // SAFETY: there is room for two descriptors.
-        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let [reader, writer] = ends;
-        let (reader, writer) = (Kept::new(reader, for_reader)?, Kept::new(writer, for_writer)?);
-        let name = CString::new(wire::resident_name(reader.number.unsigned_abs())).unwrap_or_default();
+        let (reader, writer) = Kept::pipe()?;
+        let name = CString::new(wire::resident_name(reader.number()?.unsigned_abs())).unwrap_or_default();
         // SAFETY: the name is a C string.
-        let state = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
-        if state < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let door = Self { reader, _writer: writer, state: Kept::new(state, for_state)? };
+        let state = Kept::new(|| unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) })?;
+        let door = Self { reader, _writer: writer, state };
         door.say(ResidentState::Records);
         Ok(door)
     }
@@ -97,7 +44,7 @@ impl Door {
     /// Says what the agent does.
     pub fn say(&self, state: ResidentState) {
         let byte = state as u8;
-        if let Some(number) = self.state.number() {
+        if let Ok(number) = self.state.number() {
             // SAFETY: one byte is read from a valid place.
             unsafe { libc::pwrite(number, (&raw const byte).cast(), 1, 0) };
         }
@@ -126,7 +73,7 @@ impl Door {
                 Nanos::MAX => -1,
                 _ => i32::try_from(deadline.saturating_sub(clock::monotonic()) / 1_000_000).unwrap_or(i32::MAX),
             };
-            let mut polled = libc::pollfd { fd: self.reader.number()?, events: libc::POLLIN, revents: 0 };
+            let mut polled = libc::pollfd { fd: self.reader.number().ok()?, events: libc::POLLIN, revents: 0 };
             // SAFETY: one valid entry.
             match unsafe { libc::poll(&mut polled, 1, left) } {
                 0 => return Some(false),
@@ -134,7 +81,7 @@ impl Door {
                 _ => {}
             }
             // SAFETY: the kernel writes at most as many bytes as the buffer has.
-            let read = unsafe { libc::read(self.reader.number()?, buffer.as_mut_ptr().cast(), buffer.len()) };
+            let read = unsafe { libc::read(self.reader.number().ok()?, buffer.as_mut_ptr().cast(), buffer.len()) };
             match read {
                 1.. => buffer = buffer.get_mut(read as usize..).unwrap_or_default(),
                 // Never an end of file, as we hold the other end.
@@ -152,7 +99,7 @@ impl Door {
     fn clear(&self) -> Option<()> {
         let mut buffer = [0_u8; 4096];
         // SAFETY: the kernel writes at most as many bytes as the buffer has.
-        while unsafe { libc::read(self.reader.number()?, buffer.as_mut_ptr().cast(), buffer.len()) } > 0 {}
+        while unsafe { libc::read(self.reader.number().ok()?, buffer.as_mut_ptr().cast(), buffer.len()) } > 0 {}
         Some(())
     }
 }
@@ -164,7 +111,7 @@ mod tests {
     use std::io::{Write, pipe};
 
     fn write(door: &Door, bytes: &[u8]) {
-        let path = format!("/proc/self/fd/{}", door.reader.number);
+        let path = format!("/proc/self/fd/{}", door.reader.number().unwrap());
         OpenOptions::new().write(true).open(path).unwrap().write_all(bytes).unwrap();
     }
 
@@ -184,25 +131,28 @@ mod tests {
     #[test]
     fn it_is_found_by_the_name_of_its_memfd() {
         let door = Door::open().unwrap();
-        let link = std::fs::read_link(format!("/proc/self/fd/{}", door.state.number)).unwrap();
+        let link = std::fs::read_link(format!("/proc/self/fd/{}", door.state.number().unwrap())).unwrap();
         let link = link.to_str().unwrap();
-        assert_eq!(wire::resident_of(link), Some((wire::PROTOCOL_VERSION, door.reader.number as u32)), "{link}");
+        assert_eq!(
+            wire::resident_of(link),
+            Some((wire::PROTOCOL_VERSION, door.reader.number().unwrap() as u32)),
+            "{link}"
+        );
         door.say(ResidentState::Waits);
-        let state = std::fs::read(format!("/proc/self/fd/{}", door.state.number)).unwrap();
+        let state = std::fs::read(format!("/proc/self/fd/{}", door.state.number().unwrap())).unwrap();
         assert_eq!(state, [ResidentState::Waits as u8]);
     }
 
     #[test]
     fn descriptors_that_are_no_longer_ours_are_let_alone() {
         let door = Door::open().unwrap();
-        let number = door.reader.number;
+        let number = door.reader.number().unwrap();
         let (theirs, _other) = pipe().unwrap();
         // SAFETY: what a program does that closes all descriptors, and then opens others.
         assert_eq!(unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&theirs), number) }, number);
         assert_eq!(door.wait(), None);
         drop(door);
-        assert!(file_of(number).is_some(), "theirs is still open");
-        // SAFETY: the copy that was made above.
-        unsafe { libc::close(number) };
+        // SAFETY: the copy that was made above, which is still open.
+        assert_eq!(unsafe { libc::close(number) }, 0);
     }
 }

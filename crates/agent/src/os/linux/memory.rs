@@ -3,17 +3,15 @@
 //! The structures of the runtime are found through pointers that we did not make. Nothing is dereferenced: the
 //! kernel copies, and answers with an error where a page is missing.
 
-use super::{descriptors, sandbox};
-use crate::ledger::{self, Counted};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use super::descriptors::Kept;
+use super::sandbox;
 use std::sync::OnceLock;
 
 /// This process's memory, read with `process_vm_readv`, or `/proc/self/mem` where a sandbox refuses that.
 #[derive(Debug, Default)]
 pub struct OwnMemory {
     filtered: OnceLock<bool>,
-    fallback: OnceLock<Option<Counted<File>>>,
+    fallback: OnceLock<Option<Kept>>,
 }
 
 impl crate::memory::Memory for OwnMemory {
@@ -41,16 +39,17 @@ impl crate::memory::Memory for OwnMemory {
 
 impl OwnMemory {
     fn read_file(&self, address: u64, out: &mut [u8]) -> bool {
-        let file = self.fallback.get_or_init(open);
-        file.as_ref().is_some_and(|file| file.read_exact_at(out, address).is_ok())
+        let file = self.fallback.get_or_init(open).as_ref().and_then(|file| file.number().ok());
+        let (Some(file), Ok(address)) = (file, libc::off64_t::try_from(address)) else { return false };
+        // SAFETY: the kernel writes at most `out.len()` bytes to `out`, and checks the other side itself.
+        let read = unsafe { libc::pread64(file, out.as_mut_ptr().cast(), out.len(), address) };
+        usize::try_from(read).is_ok_and(|read| read == out.len())
     }
 }
 
-fn open() -> Option<Counted<File>> {
+fn open() -> Option<Kept> {
     // SAFETY: the path is a C string.
-    let make =
-        || descriptors::keep(unsafe { libc::open(c"/proc/self/mem".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) });
-    ledger::descriptor(|| make().map(File::from)).ok()
+    Kept::new(|| unsafe { libc::open(c"/proc/self/mem".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) }).ok()
 }
 
 #[cfg(test)]

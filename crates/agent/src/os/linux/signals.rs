@@ -19,13 +19,13 @@
 //!   every thread that might stand at the handler's first instruction has moved on, and until no handler runs. If that
 //!   takes too long, nothing that a handler uses is freed, and the library stays loaded.
 
+use super::descriptors::Kept;
 use super::threads::{current_tid, is_gone};
 use super::{alternate, clock, descriptors, map, maps, sandbox, tasks};
-use crate::ledger::{self, Counted, Held};
+use crate::ledger::{self, Held};
 use crossbeam_queue::ArrayQueue;
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -176,7 +176,7 @@ const IN_USE: u32 = 6;
 pub struct SignalEngine {
     /// Freed at the end, if at all.
     shared: &'static Shared,
-    ring_file: Counted<File>,
+    ring_file: Kept,
     stacks: alternate::Stacks,
     free: ArrayQueue<u32>,
     timers: Mutex<Vec<Timer>>,
@@ -271,16 +271,22 @@ impl SignalEngine {
                 held,
             }),
             Err(error) => {
-                // SAFETY: no handler of ours was installed since it was made.
-                unsafe { free_shared(shared) };
+                // A handler of ours that was installed for a moment may use it, or may be called by another tool's.
+                if !must_stay() {
+                    // SAFETY: no handler of ours was installed since it was made.
+                    unsafe { free_shared(shared) };
+                }
                 Err(error)
             }
         }
     }
 
     /// Shape of the ring, and the file to map it from.
-    pub fn ring(&self) -> (Layout, BorrowedFd<'_>) {
-        (self.shared.layout, self.ring_file.as_fd())
+    ///
+    /// # Errors
+    /// The program has closed the file.
+    pub fn ring(&self) -> io::Result<(Layout, BorrowedFd<'_>)> {
+        Ok((self.shared.layout, self.ring_file.borrow()?))
     }
 
     /// Threads that could not be sampled from their start: too many, or their stacks are not understood.
@@ -613,7 +619,9 @@ impl SignalEngine {
         ACTIVE.store(ptr::null_mut(), Ordering::SeqCst);
         let ended = wait_for_handlers();
         if !displaced {
-            let was = exchange_action(&self.before);
+            // A signal may still be on its way to a thread that has not moved on, such as one that a debugger holds: then our
+            // handler stays, and does nothing. The default action would end the process.
+            let was = exchange_action(&if ended { self.before } else { own_action() });
             if was.sa_sigaction != libc::SIG_IGN {
                 exchange_action(&was);
             }
@@ -788,19 +796,24 @@ fn wait_for_handlers() -> bool {
     have_moved_on(deadline)
 }
 
-/// Waits until each other thread has slept, or used some CPU time.
+/// Waits until each other thread has slept, or used some CPU time. `false` also where that cannot be seen.
 fn have_moved_on(deadline: u64) -> bool {
     let own = current_tid();
-    let mut inside: Vec<(u32, u64)> = tasks::all_tids()
-        .into_iter()
-        .filter(|&tid| tid != own && may_be_inside(tid))
-        .filter_map(|tid| Some((tid, clock::cpu_of(tid)?)))
-        .collect();
+    let mut inside: Option<Vec<(u32, u64)>> = None;
     loop {
-        inside.retain(|&(tid, run)| {
-            clock::cpu_of(tid).is_some_and(|now| now < run.saturating_add(MOVED_ON)) && may_be_inside(tid)
-        });
-        if inside.is_empty() {
+        match &mut inside {
+            // Without descriptors nobody knows which threads there are; there may be some in a moment.
+            None => {
+                inside = tasks::all_tids().map(|tids| {
+                    let others = tids.into_iter().filter(|&tid| tid != own && may_be_inside(tid));
+                    others.filter_map(|tid| Some((tid, clock::cpu_of(tid)?))).collect()
+                });
+            }
+            Some(inside) => inside.retain(|&(tid, run)| {
+                clock::cpu_of(tid).is_some_and(|now| now < run.saturating_add(MOVED_ON)) && may_be_inside(tid)
+            }),
+        }
+        if inside.as_ref().is_some_and(Vec::is_empty) {
             return true;
         }
         if clock::monotonic() > deadline {
@@ -813,7 +826,7 @@ fn have_moved_on(deadline: u64) -> bool {
 /// Whether a thread may stand in a handler, or just before or behind it: it does, unless it sleeps in a system call, or has ended. One that
 /// waits for a page of memory (`D`) or is stopped (`T`, `t`) may.
 fn may_be_inside(tid: u32) -> bool {
-    match tasks::state_of(tid) {
+    match tasks::state_now(tid) {
         b'S' | b'I' | b'Z' | b'X' => false,
         b'?' => !is_gone(tid),
         _ => true,
@@ -844,19 +857,22 @@ fn parse_queued(status: &str) -> Option<(u64, u64)> {
     Some((queued.parse().ok()?, limit.parse().ok()?))
 }
 
-fn map_ring(layout: &Layout) -> Result<(Counted<File>, NonNull<u8>), SignalError> {
+fn map_ring(layout: &Layout) -> Result<(Kept, NonNull<u8>), SignalError> {
     // The reader seals it against shrinking, so that its own reads cannot fault.
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-    // SAFETY: the name is a C string.
-    let make = || descriptors::keep(unsafe { libc::memfd_create(c"clrscope-ring".as_ptr(), flags) });
     let refused = |source| SignalError::System { what: "no memory file", source };
-    let file = ledger::descriptor(|| make().map(File::from)).map_err(refused)?;
-    file.set_len(layout.size() as u64).map_err(refused)?;
+    // SAFETY: the name is a C string.
+    let file = Kept::new(|| unsafe { libc::memfd_create(c"clrscope-ring".as_ptr(), flags) }).map_err(refused)?;
+    // Pages come as they are used, so that what the stacks of the program do not need is not charged to it. Where the kernel promises
+    // no more memory than there is, it may refuse a page at its first touch, and end the process.
+    let is_strict = ledger::read("/proc/sys/vm/overcommit_memory").is_ok_and(|mode| mode.starts_with(b"2"));
+    let length = if is_strict { descriptors::allocate } else { descriptors::set_length };
+    length(&file, layout.size()).map_err(refused)?;
+    let number = file.number().map_err(refused)?;
     let access = libc::PROT_READ | libc::PROT_WRITE;
     map::count(layout.size()).ok_or_else(|| system("no room for the ring"))?;
-    // Pages come as they are used, so that what the stacks of the program do not need is not charged to it.
     // SAFETY: a new mapping of a file of that length.
-    let ring = unsafe { libc::mmap(ptr::null_mut(), layout.size(), access, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+    let ring = unsafe { libc::mmap(ptr::null_mut(), layout.size(), access, libc::MAP_SHARED, number, 0) };
     let ring = if ring == libc::MAP_FAILED { None } else { NonNull::new(ring.cast()) };
     let Some(ring) = ring else {
         let error = system("no room for the ring");
@@ -890,11 +906,17 @@ fn is_ours(action: &libc::sigaction) -> bool {
     action.sa_sigaction == handler as *const () as usize
 }
 
-fn install() -> Result<libc::sigaction, SignalError> {
+/// What makes the kernel call our handler: not on the alternate stack, as it runs on the stack that it copies, and interrupted system calls are restarted.
+fn own_action() -> libc::sigaction {
     let mut ours = empty_action();
     ours.sa_sigaction = handler as *const () as usize;
-    // Not on the alternate stack: the handler runs on the stack that it copies. Interrupted calls go on.
     ours.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+    ours
+}
+
+/// Installs our handler, and gives the action before it. Once it was installed, another tool may have found it there, and may call it
+/// later: then the library stays.
+fn install() -> Result<libc::sigaction, SignalError> {
     let free = |action: &libc::sigaction| matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN);
     let now = current_action();
     if is_ours(&now) {
@@ -904,14 +926,19 @@ fn install() -> Result<libc::sigaction, SignalError> {
     if !free(&now) {
         return Err(SignalError::HandlerTaken);
     }
-    let before = exchange_action(&ours);
+    let before = exchange_action(&own_action());
     if !free(&before) {
-        // Set just now.
-        exchange_action(&before);
+        // Set just now. Should a third one have come in between, its handler is the newest.
+        let newest = exchange_action(&before);
+        if !is_ours(&newest) {
+            exchange_action(&newest);
+        }
+        STAYS.store(true, Ordering::SeqCst);
         return Err(SignalError::HandlerTaken);
     }
     if !is_ours(&current_action()) {
-        return Err(system("cannot set the signal's handler"));
+        STAYS.store(true, Ordering::SeqCst);
+        return Err(SignalError::HandlerTaken);
     }
     Ok(before)
 }
@@ -1237,6 +1264,45 @@ mod tests {
 
     /// Only one engine can run in a process.
     static ONE: Mutex<()> = Mutex::new(());
+
+    fn limit_descriptors(limit: u64) {
+        let mut both = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: the limits are a local.
+        unsafe {
+            assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut both), 0);
+            both.rlim_cur = limit;
+            assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &both), 0);
+        }
+    }
+
+    #[test]
+    fn without_descriptors_nobody_is_said_to_have_moved_on() {
+        let _one = lock(&ONE);
+        let (send, receive) = std::sync::mpsc::channel::<()>();
+        let (tell, told) = std::sync::mpsc::channel();
+        let sleeper = std::thread::spawn(move || {
+            tell.send(current_tid()).unwrap();
+            let _ = receive.recv();
+        });
+        let tid = told.recv().unwrap();
+        // Close to the limit threads are still seen.
+        let open = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64 + 3;
+        limit_descriptors(open);
+        assert!((0..200).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            tasks::state_now(tid) == b'S'
+        }));
+        assert!(!may_be_inside(tid));
+        // At the limit they are not.
+        limit_descriptors(0);
+        assert_eq!(tasks::all_tids(), None);
+        assert!(tasks::Sleepers::default().awake().is_none());
+        assert!(!have_moved_on(clock::monotonic() + 5_000_000));
+        limit_descriptors(1024);
+        assert!(tasks::all_tids().is_some_and(|tids| tids.contains(&tid)));
+        drop(send);
+        sleeper.join().unwrap();
+    }
 
     fn burn(nanos: u64) {
         let end = clock::thread_cpu() + nanos;

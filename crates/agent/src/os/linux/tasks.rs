@@ -1,7 +1,7 @@
 //! CPU time and state of the threads of this process. Nothing stays open: the descriptors are the program's.
 
 use super::clock;
-use super::descriptors::read_task;
+use super::descriptors::{read_task, read_task_now};
 use super::threads::{OWN_NAMES, current_tid, is_gone};
 use crate::ledger;
 use std::collections::HashMap;
@@ -69,6 +69,11 @@ pub fn state_of(tid: u32) -> u8 {
     read_task(tid, "stat", &mut [0; 96]).and_then(state).unwrap_or(b'?')
 }
 
+/// The same, also where the program is about to run out of descriptors: for what decides whether the library may be unloaded.
+pub fn state_now(tid: u32) -> u8 {
+    read_task_now(tid, "stat", &mut [0; 96]).and_then(state).unwrap_or(b'?')
+}
+
 /// Sees whether the threads of the program sleep, faster for those that it has seen sleep before.
 #[derive(Debug, Default)]
 pub struct Sleepers {
@@ -78,15 +83,15 @@ pub struct Sleepers {
 
 impl Sleepers {
     /// Threads that do not sleep: that run, wait for a processor, or wait for the kernel, as for a page of memory. Neither the caller, nor
-    /// [our own](super::threads::OwnThread).
-    pub fn awake(&mut self) -> impl Iterator<Item = u32> + '_ {
+    /// [our own](super::threads::OwnThread). `None` where nobody knows, because there are no descriptors left.
+    pub fn awake(&mut self) -> Option<impl Iterator<Item = u32> + '_> {
         let caller = current_tid();
-        let tids = all_tids();
+        let tids = all_tids()?;
         // Threads that ended are not listed any more.
         if self.slept.len() > 2 * tids.len() {
             self.slept.clear();
         }
-        tids.into_iter().filter(move |&tid| tid != caller && self.is_awake(tid))
+        Some(tids.into_iter().filter(move |&tid| tid != caller && self.is_awake(tid)))
     }
 
     fn is_awake(&mut self, tid: u32) -> bool {
@@ -127,10 +132,11 @@ fn state(text: &[u8]) -> Option<u8> {
     text.get(close + 2).copied()
 }
 
-/// Ids of all threads of this process.
-pub fn all_tids() -> Vec<u32> {
-    let Ok(mut entries) = ledger::descriptor(|| std::fs::read_dir("/proc/self/task")) else { return Vec::new() };
-    entries.by_ref().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+/// Ids of all threads of this process; `None` where they cannot be read, as without a descriptor.
+pub fn all_tids() -> Option<Vec<u32>> {
+    let mut entries = ledger::descriptor(|| std::fs::read_dir("/proc/self/task")).ok()?;
+    let tid = |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
+    entries.by_ref().map(tid).collect()
 }
 
 /// The command line of this process.
@@ -170,7 +176,7 @@ mod tests {
         let tid = receive.recv().unwrap();
         let mut tasks = Tasks::default();
         assert!(tasks.read(tid).is_some());
-        assert!(all_tids().contains(&tid));
+        assert!(all_tids().unwrap().contains(&tid));
         drop(go);
         thread.join().unwrap();
         // The kernel removes the entry a moment after the join.
@@ -235,7 +241,7 @@ mod tests {
             let mut sleepers = Sleepers::default();
             for round in 0..5 {
                 let begun = clock::monotonic();
-                let awake = sleepers.awake().count();
+                let awake = sleepers.awake().unwrap().count();
                 eprintln!("round {round}: {awake} awake in {} us", (clock::monotonic() - begun) / 1000);
             }
             stop.store(true, std::sync::atomic::Ordering::SeqCst);
@@ -263,7 +269,7 @@ mod tests {
         let tid = receive.recv().unwrap();
         let mut sleepers = Sleepers::default();
         // Tests run beside this one.
-        let awake: Vec<u32> = sleepers.awake().collect();
+        let awake: Vec<u32> = sleepers.awake().unwrap().collect();
         assert!(awake.contains(&tid) && !awake.contains(&own_tid) && !awake.contains(&current_tid()), "{awake:?}");
         OVER.store(true, SeqCst);
         other.join().unwrap();
@@ -277,7 +283,7 @@ mod tests {
         let tid = receive.recv().unwrap();
         let sleeps = (0..1000).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(1));
-            sleepers.awake().all(|other| other != tid)
+            sleepers.awake().unwrap().all(|other| other != tid)
         });
         assert!(sleeps);
         drop(go);

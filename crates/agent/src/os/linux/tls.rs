@@ -181,7 +181,8 @@ fn claim(tid: u32) -> &'static Block {
         let limit = LIMIT.load(Relaxed);
         let found = free_one(limit, tid).or_else(|| {
             // The others' threads may be gone.
-            let taken_back = BLOCKS.iter().take(limit).chain(blocks().skip(STATIC)).filter(|block| take_back(block)).count();
+            let taken_back =
+                BLOCKS.iter().take(limit).chain(blocks().skip(STATIC)).filter(|block| take_back(block)).count();
             if taken_back <= limit / 4 {
                 LIMIT.store(STATIC.min(limit.saturating_mul(2)), Relaxed);
             }
@@ -369,7 +370,12 @@ fn measure(key: libc::pthread_key_t) -> Option<(usize, usize)> {
     let set = |value: *const libc::c_void| unsafe { libc::pthread_setspecific(key, value) == 0 };
     let words = CONTROL_BLOCK / size_of::<usize>();
     let stands = |index: &usize| {
-        set(one) && word(*index) == one.addr() && set(other) && word(*index) == other.addr() && set(null()) && word(*index) == 0
+        set(one)
+            && word(*index) == one.addr()
+            && set(other)
+            && word(*index) == other.addr()
+            && set(null())
+            && word(*index) == 0
     };
     let index = (2..words).find(stands);
     // Set by `set(other)` at the last candidate at the latest.
