@@ -100,6 +100,51 @@ fn snapshots_do_not_use_up_the_runtime() {
     });
 }
 
+/// `CLRSCOPE_HARM_RUNS=1000` is how it is run by hand.
+#[test]
+fn recordings_follow_each_other_without_end() {
+    let cycles = |runtime: Runtime, process: &mut TargetProcess| {
+        let (pid, folder) = (process.pid(), scratch());
+        let output = file(&folder, "cycle.clrscope");
+        let (pid_text, path) = (pid.to_string(), output.to_str().unwrap().to_owned());
+        let mixes: [&[&str]; 3] = [&["cpu,exceptions,gc"], &["cpu", "--engine", "signals"], &["wall,exceptions"]];
+        let (mut warm, most) = (None, runs(6));
+        for round in 0..most {
+            let fixed = ["record", &pid_text, "-q", "-o", &path, "-d", "100ms", "-p"];
+            run(fixed.iter().chain(mixes[round % mixes.len()])).expect(0);
+            wait_until_left(pid);
+            assert!(libraries(pid).len() <= 2, "{runtime}, {round}: {:?}", libraries(pid));
+            let now = has(pid);
+            if round == most / 10 {
+                warm = Some(now);
+            }
+            let Some(warm) = warm else { continue };
+            assert!(now.threads <= warm.threads + 8, "{runtime}, {round}: {now:?} after {warm:?}");
+            assert!(now.descriptors <= warm.descriptors + 8, "{runtime}, {round}: {now:?} after {warm:?}");
+        }
+        let (warm, now) = (warm.unwrap(), has(pid));
+        eprintln!("{runtime}: {most} recordings, {warm:?} and then {now:?}");
+        assert!(now.resident_kib < warm.resident_kib + (10 << 10), "{runtime}: {now:?} after {warm:?}");
+        assert!(process.is_running(), "{runtime}");
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut process = TargetProcess::azmcp(Runtime::V10);
+            process.feed(1).unwrap();
+            cycles(Runtime::V10, &mut process);
+            process.feed(1).unwrap();
+        });
+        on_sample_runtimes_at_once(|runtime| {
+            let launch = Sample::named("tenant").launch(runtime, &["--churn", "20", "--threads", "10"]);
+            let mut process = launch.private_tmp().start();
+            process.wait_for_ready();
+            cycles(runtime, &mut process);
+            process.close_stdin();
+            process.truth(Duration::from_secs(20));
+        });
+    });
+}
+
 /// The folder for temporary files is a link, so that the memory map of the process shows other names than it was told.
 #[test]
 fn snapshots_that_are_taken_at_once_leave_one_library() {
