@@ -129,19 +129,22 @@ impl Unloads {
     }
 
     /// The code of a dynamic method is about to be freed: waits for questions that are under way, but not for long. This thread
-    /// is in cooperative mode, so that a collection waits for it, and what is asked might wait for the collection. Pauses are counted,
-    /// and not time: a process that was stopped meanwhile, or gets no processor, has not waited.
+    /// is in cooperative mode, so that a collection waits for it, and what is asked might wait for the collection. Pauses are counted
+    /// beside the time: a process that was stopped meanwhile, or gets no processor, has not waited.
     pub fn function_goes(&self) {
-        for _ in 0..Self::FUNCTION_PAUSES {
-            if self.asking.load(SeqCst) == 0 {
+        let deadline = clock::monotonic() + Self::FUNCTION_LIMIT;
+        for pause in 0_u32.. {
+            let is_over = pause >= Self::FUNCTION_PAUSES && clock::monotonic() > deadline;
+            if is_over || self.asking.load(SeqCst) == 0 {
                 return;
             }
             clock::sleep_until(clock::monotonic() + HOLD_PAUSE);
         }
     }
 
-    /// See [`Self::function_goes`]. Each takes some 70 us, as the kernel rounds them up.
-    const FUNCTION_PAUSES: u32 = 400;
+    /// See [`Self::function_goes`]. A pause takes some 70 us, as the kernel rounds it up.
+    const FUNCTION_PAUSES: u32 = 100;
+    const FUNCTION_LIMIT: Nanos = 20_000_000;
 
     /// What goes now waits until this is dropped. To be asked before [`Self::is_gone`].
     fn asking(&self) -> Asking<'_> {

@@ -31,6 +31,16 @@ pub enum RecordError {
         /// Why not.
         source: io::Error,
     },
+    /// The agent is built for another C library than the one that the target uses.
+    #[error(
+        "process {pid} uses {}, and the agent of this clrscope is built for {}: use a clrscope that is built for it",
+        if cfg!(target_env = "musl") { "the GNU C library" } else { "the C library musl (Alpine Linux)" },
+        if cfg!(target_env = "musl") { "musl" } else { "the GNU C library (glibc)" },
+    )]
+    OtherCLibrary {
+        /// The process.
+        pid: u32,
+    },
     /// The session file cannot be written.
     #[error("cannot write the session file {}: {source}; choose another place with -o", path.display())]
     Output {
@@ -246,6 +256,7 @@ impl RecordError {
             | Self::ResidentBusy { .. }
             | Self::TooManyAgents { .. }
             | Self::NeedsMainSlot { .. }
+            | Self::OtherCLibrary { .. }
             | Self::NoRoom { .. }
             | Self::NoRoomToLaunch { .. }
             | Self::RuntimeTooOld { .. }

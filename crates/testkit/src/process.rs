@@ -160,7 +160,13 @@ struct Written {
     out: Vec<String>,
     err: Vec<String>,
     open: u8,
+    /// Bytes of the lines that are kept, and how many lines at the beginning of each stream are empty because theirs are not.
+    bytes: usize,
+    emptied: [usize; 2],
 }
+
+/// Bytes of each program's lines that are kept. Some programs run for hours and answer with long lines.
+const MOST_BYTES: usize = 64 << 20;
 
 impl Written {
     fn lines(&mut self, stream: Stream) -> &mut Vec<String> {
@@ -168,6 +174,18 @@ impl Written {
             Stream::Out => &mut self.out,
             Stream::Err => &mut self.err,
         }
+    }
+
+    /// Adds a line. Where there are too many bytes, the oldest lines of the stream become empty: they keep their places.
+    fn push(&mut self, stream: Stream, line: String) {
+        self.bytes += line.len();
+        self.lines(stream).push(line);
+        let mut next = self.emptied[stream as usize];
+        while self.bytes > MOST_BYTES && next + 1 < self.lines(stream).len() {
+            self.bytes -= std::mem::take(&mut self.lines(stream)[next]).len();
+            next += 1;
+        }
+        self.emptied[stream as usize] = next;
     }
 }
 
@@ -221,7 +239,7 @@ impl TargetProcess {
         self.written.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Everything written so far to one stream, by lines.
+    /// Everything written so far to one stream, by lines. Of more than 64 MB, the first are empty.
     pub fn lines(&self, stream: Stream) -> Vec<String> {
         self.written().lines(stream).clone()
     }
@@ -411,7 +429,7 @@ fn collect(stream: impl Read + Send + 'static, which: Stream, written: &Shared) 
         let mut bytes = Vec::new();
         while matches!(reader.read_until(b'\n', &mut bytes), Ok(1..)) {
             let line = String::from_utf8_lossy(&bytes).trim_end_matches(['\r', '\n']).to_owned();
-            written.0.lock().unwrap_or_else(PoisonError::into_inner).lines(which).push(line);
+            written.0.lock().unwrap_or_else(PoisonError::into_inner).push(which, line);
             written.1.notify_all();
             bytes.clear();
         }

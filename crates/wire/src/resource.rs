@@ -54,7 +54,7 @@ resources! {
     /// File descriptors.
     Descriptors {
         name: "file descriptors", unit: "", budget: 16, goodbye: Some(3),
-        what: "The connection to clrscope, a pipe to wake the agent, the sample ring, and files of `/proc` while they are read.",
+        what: "The connection to clrscope, two sockets to wake the agent, the sample ring, and files of `/proc` while they are read.",
     }
     /// Threads.
     Threads {

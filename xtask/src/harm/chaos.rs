@@ -21,7 +21,8 @@ use testkit::Runtime;
 /// What samples do meanwhile, in turns of the seed.
 const MODES: &[&str] = &["gcstress", "exceptions", "churn20", "collectible", "async", "nre"];
 
-/// How much more resident memory may be used at the end than when the first actions were over.
+/// How much more resident memory may be used in the last part of the time than in the first, at least: programs that allocate use more
+/// and less by themselves.
 const GROWTH: u64 = 5 << 20;
 
 /// Actions after which memory is measured for the first time: caches of the runtime and of the agent are full then.
@@ -121,7 +122,7 @@ fn one(bench: &Bench, table: &Table, runtime: Runtime, length: Duration, mut ran
         libraries: 0,
         failure: None,
     };
-    let mut first = None;
+    let mut resident = Vec::new();
     while begun.elapsed() < length && is_alive(pid) && !driver.is_over() {
         let (Some(action), Some(ending)) = (random.of(&actions), random.of(&endings)) else { break };
         let blows = (ending.blows)(&mut random);
@@ -135,13 +136,10 @@ fn one(bench: &Bench, table: &Table, runtime: Runtime, length: Duration, mut ran
         ran.actions += 1;
         if let Some(state) = State::of(pid, &tmp) {
             ran.libraries = ran.libraries.max(state.libraries.len());
-            if ran.actions == WARM {
-                first = Some(state.resident);
-            } else if let Some(first) = first {
-                ran.growth = Some(state.resident as i64 - first as i64);
-            }
+            resident.push(state.resident);
         }
     }
+    ran.growth = growth(&resident);
     let died = !is_alive(pid);
     let ended = driver.wait()?;
     ran.units = ended.units;
@@ -153,6 +151,15 @@ fn one(bench: &Bench, table: &Table, runtime: Runtime, length: Duration, mut ran
         format!("{} ({:?}) {}", why.lines().next().unwrap_or_default(), ended.status, ended.errors.join(" / "))
     });
     Ok(ran)
+}
+
+/// How much the least resident memory of the last quarter exceeds that of the first; `None` where too few actions were counted.
+fn growth(resident: &[u64]) -> Option<i64> {
+    let warm = resident.get(WARM..)?;
+    let least = |part: &[u64]| part.iter().min().copied();
+    let quarter = warm.len() / 4;
+    let (first, last) = (least(warm.get(..quarter)?)?, least(warm.get(warm.len() - quarter..)?)?);
+    Some(last as i64 - first as i64)
 }
 
 /// One action; gives its exit code, in words.
@@ -191,5 +198,19 @@ fn act(
             return Ok("hang".into());
         }
         thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_comes_and_goes_has_not_grown() {
+        let up_and_down: Vec<u64> = (0..100).map(|action| 100 + action % 7).collect();
+        assert_eq!(growth(&up_and_down), Some(0));
+        let leaking: Vec<u64> = (0..WARM as u64 + 40).collect();
+        assert_eq!(growth(&leaking), Some(30));
+        assert_eq!(growth(&up_and_down[..WARM]), None);
     }
 }

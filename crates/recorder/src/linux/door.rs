@@ -8,9 +8,10 @@ use super::{
 use crate::{RecordError, notice};
 use diagnostics::proc;
 use rustix::{
-    fd::{AsFd, OwnedFd},
-    fs::{FileType, FlockOperation, Mode, OFlags, flock, fstat, open},
+    fd::{AsFd, BorrowedFd, OwnedFd},
+    fs::{AtFlags, FlockOperation, MemfdFlags, Mode, OFlags, StatxFlags, flock, memfd_create, open, statx},
     io::Errno,
+    pipe::PipeFlags,
 };
 use std::{
     fs::{File, read_dir, read_link},
@@ -58,7 +59,7 @@ impl Resident {
             if protocol != wire::PROTOCOL_VERSION {
                 return Err(RecordError::StaleAgent { pid: target.pid, found: protocol });
             }
-            let Ok(state) = reopen(owner, &entry.path(), FileType::RegularFile, OFlags::RDONLY) else { continue };
+            let Ok(state) = reopen(owner, &entry.path(), Nameless::MemoryFile, OFlags::RDONLY) else { continue };
             return Ok(Some(Self { state: state.into(), pipe: folder.join(pipe.to_string()), owner }));
         }
         Ok(None)
@@ -107,7 +108,7 @@ impl Resident {
         let mut message = (config.len() as u32).to_le_bytes().to_vec();
         message.extend_from_slice(config);
         let deadline = Instant::now() + LIMIT;
-        let pipe = reopen(self.owner, &self.pipe, FileType::Fifo, OFlags::WRONLY)?;
+        let pipe = reopen(self.owner, &self.pipe, Nameless::Pipe, OFlags::WRONLY)?;
         wait(deadline, || match flock(&pipe, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(())),
             Err(Errno::WOULDBLOCK) => Ok(None),
@@ -135,17 +136,41 @@ fn wait(deadline: Instant, mut try_it: impl FnMut() -> io::Result<Option<()>>) -
     Ok(())
 }
 
-/// Opens what a descriptor of the target stands for, if it is of the expected type. The target may put anything in its
-/// place at any time: so what was looked at is opened, and not the name again. It is opened with the rights of the target's user, because a
-/// descriptor that was made with `O_PATH` may stand for a file that this user may not open.
-fn reopen(owner: Identity, path: &Path, expected: FileType, access: OFlags) -> io::Result<OwnedFd> {
+/// Opens what a descriptor of the target stands for, if it is a pipe or a memory file, which have no name. The target may put anything
+/// in its place at any time: so what was checked is opened, and not the name again. It is opened with the rights of the target's user, because a
+/// descriptor that was made with `O_PATH` may stand for a file that this user may not open. A file that another program serves (FUSE) is not
+/// asked about itself: that may take for ever.
+fn reopen(owner: Identity, path: &Path, expected: Nameless, access: OFlags) -> io::Result<OwnedFd> {
     let found = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    if FileType::from_raw_mode(fstat(&found)?.st_mode) != expected {
+    if device(found.as_fd())? != expected.device()? {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let number = std::os::fd::AsRawFd::as_raw_fd(&found.as_fd());
     let access = access | OFlags::NONBLOCK | OFlags::CLOEXEC;
     Ok(owner.run(|| open(format!("/proc/self/fd/{number}"), access, Mode::empty()))??)
+}
+
+/// Files without a name. All pipes are on one device of the kernel's, and all memory files on another.
+#[derive(Clone, Copy, Debug)]
+enum Nameless {
+    Pipe,
+    MemoryFile,
+}
+
+impl Nameless {
+    fn device(self) -> io::Result<(u32, u32)> {
+        match self {
+            Self::Pipe => device(rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?.0.as_fd()),
+            Self::MemoryFile => device(memfd_create("clrscope-device", MemfdFlags::CLOEXEC)?.as_fd()),
+        }
+    }
+}
+
+/// The device of a file, as far as it is known without asking who serves it.
+fn device(file: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let stat = statx(file, "", flags, StatxFlags::TYPE)?;
+    Ok((stat.stx_dev_major, stat.stx_dev_minor))
 }
 
 /// The right to load a main profiler into a process: one clrscope at a time has it. Two that both find the slot free would both load
@@ -249,7 +274,7 @@ impl Loaded {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::fs::{MemfdFlags, memfd_create};
+    use rustix::fs::FileType;
     use std::{
         io::pipe,
         os::fd::{AsRawFd, RawFd},
@@ -315,26 +340,33 @@ mod tests {
         assert!(matches!(error, RecordError::StaleAgent { found: 999, .. }), "{error}");
     }
 
-    /// A FIFO of root's that only root may open: a descriptor that stands for its path needs no right to it.
+    /// A FIFO that has a name is somebody else's: a descriptor that stands for its path needs no right to it.
     #[test]
-    fn a_pipe_that_the_targets_user_may_not_open_is_not_written_to() {
-        if !rustix::process::geteuid().is_root() {
-            return;
-        }
+    fn a_pipe_with_a_name_is_not_written_to() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("private");
         rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         let mut reader = File::from(open(&path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap());
         let named = open(&path, OFlags::PATH, Mode::empty()).unwrap();
         let _state = announced(wire::resident_name(number(&named) as u32), ResidentState::Waits as u8);
-        let nobody = Identity { uid: 65534, gid: 65534 };
-        // Memory files may be opened by all.
-        let resident = Resident::find(&target(), nobody).unwrap().unwrap();
-        assert_eq!(resident.knock(b"config").unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        let resident = Resident::find(&target(), Identity::own()).unwrap().unwrap();
+        assert_eq!(resident.knock(b"config").unwrap_err().kind(), io::ErrorKind::InvalidInput);
         assert_eq!(io::Read::read(&mut reader, &mut [0; 16]).unwrap_or(0), 0);
-        // Root's own rights are those of root's processes.
-        Resident::find(&target(), Identity::own()).unwrap().unwrap().knock(b"config").unwrap();
-        assert_eq!(io::Read::read(&mut reader, &mut [0; 16]).unwrap(), 10);
+    }
+
+    /// Pipes belong to the user who made them, and so do their descriptors.
+    #[test]
+    fn a_pipe_of_another_user_is_not_written_to() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let (mut reader, _writer) = pipe().unwrap();
+        let _state = announced(wire::resident_name(number(&reader) as u32), ResidentState::Waits as u8);
+        // Memory files may be opened by all.
+        let resident = Resident::find(&target(), Identity { uid: 65534, gid: 65534 }).unwrap().unwrap();
+        assert_eq!(resident.knock(b"config").unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        drop(_writer);
+        assert_eq!(io::Read::read(&mut reader, &mut [0; 16]).unwrap(), 0);
     }
 
     #[test]

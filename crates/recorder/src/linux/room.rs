@@ -1,6 +1,7 @@
 //! Whether a process has room for the agent: looked at before anything is loaded into it.
 
 use crate::RecordError;
+use diagnostics::proc;
 use rustix::process::{Resource, getrlimit};
 use std::{
     fs,
@@ -54,11 +55,16 @@ fn lacks(
     Some((format!("{} MB of the {} MB of its memory cgroup are free", free >> 20, of >> 20), MORE_MEMORY))
 }
 
-/// Checks descriptors, address space and memory. What cannot be read is taken for enough.
+/// Checks the C library, descriptors, address space and memory. What cannot be read is taken for right, and for enough.
 ///
 /// # Errors
-/// [`RecordError::NoRoom`].
+/// [`RecordError::OtherCLibrary`] and [`RecordError::NoRoom`].
 pub(super) fn check(pid: u32) -> Result<(), RecordError> {
+    let maps = proc::maps(pid).unwrap_or_default();
+    // musl would load a library that is built for glibc, and never unload it.
+    if has_musl(maps.iter().filter_map(|map| map.file())).is_some_and(|musl| musl != cfg!(target_env = "musl")) {
+        return Err(RecordError::OtherCLibrary { pid });
+    }
     let file = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
     let no_room = |what: String, next: &'static str| RecordError::NoRoom { pid, what, next };
     let limits = file("limits");
@@ -85,6 +91,16 @@ pub(super) fn check(pid: u32) -> Result<(), RecordError> {
         return Err(no_room(what, MORE_MEMORY));
     }
     Ok(())
+}
+
+/// Whether the C library of a process is musl, by the files that it has mapped: `None` if it has no loader of either.
+fn has_musl<'a>(mut files: impl Iterator<Item = &'a Path>) -> Option<bool> {
+    files.find_map(|file| {
+        let name = file.file_name()?.to_str()?;
+        let is = |starts: &[&str]| starts.iter().any(|start| name.starts_with(start));
+        (is(&["ld-musl-", "libc.musl-"]) || is(&["ld-linux", "libc.so.6", "ld-2.", "libc-2."]))
+            .then(|| is(&["ld-musl-", "libc.musl-"]))
+    })
 }
 
 /// Bytes that are free in the memory cgroup that has least, and its limit; from `/proc/<pid>/cgroup`.
@@ -149,6 +165,16 @@ fn cached(stat: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_c_library_is_known_by_its_loader() {
+        let of = |files: &[&str]| has_musl(files.iter().map(Path::new));
+        assert_eq!(of(&["/usr/bin/dotnet", "/lib/ld-musl-x86_64.so.1"]), Some(true));
+        assert_eq!(of(&["/usr/lib/x86_64-linux-gnu/libc.so.6", "/x"]), Some(false));
+        assert_eq!(of(&["/usr/bin/static"]), None);
+        let own = proc::maps(std::process::id()).unwrap();
+        assert_eq!(has_musl(own.iter().filter_map(|map| map.file())), Some(cfg!(target_env = "musl")));
+    }
 
     #[test]
     fn limits_and_sizes_are_read() {

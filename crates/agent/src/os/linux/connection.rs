@@ -137,9 +137,8 @@ impl Connection {
     /// Waits for messages, `timeout` milliseconds at most, or until somebody wakes the waiter. What the program has closed is gone.
     pub fn receive(&mut self, timeout: i32, wake: &Wake) -> Incoming {
         let events = libc::POLLIN;
-        let (Ok(socket), Ok(waker)) = (self.outgoing.shared.socket.number(), wake.reader.number()) else {
-            return Incoming::Gone;
-        };
+        let numbers = (self.outgoing.shared.socket.number(), wake.waits.number(), wake.wakes.number());
+        let (Ok(socket), Ok(waker), Ok(_)) = numbers else { return Incoming::Gone };
         let mut polled =
             [libc::pollfd { fd: socket, events, revents: 0 }, libc::pollfd { fd: waker, events, revents: 0 }];
         // SAFETY: the array is valid for the length given.
@@ -359,12 +358,12 @@ impl Write for Turn<'_> {
     }
 }
 
-/// Wakes the thread that waits in [`Connection::receive`]. A pipe, because all eventfds have the same inode, so that nobody could tell
-/// ours from one of the program's.
+/// Wakes the thread that waits in [`Connection::receive`]. Two sockets, because all eventfds have the same inode, so that nobody could tell
+/// ours from one of the program's, and because writing into a pipe whose other end the program has closed raises a signal.
 #[derive(Debug)]
 pub struct Wake {
-    reader: Kept,
-    writer: Kept,
+    waits: Kept,
+    wakes: Kept,
 }
 
 impl Wake {
@@ -373,26 +372,25 @@ impl Wake {
     /// # Errors
     /// The process has no descriptors left.
     pub fn new() -> io::Result<Self> {
-        let (reader, writer) = Kept::pipe()?;
-        Ok(Self { reader, writer })
+        let (waits, wakes) = Kept::sockets()?;
+        Ok(Self { waits, wakes })
     }
 
     /// Wakes the waiter, now or when it waits next.
     pub fn wake(&self) {
-        if let Ok(number) = self.writer.number() {
-            // A pipe that is full wakes as well.
+        if let Ok(number) = self.wakes.number() {
+            // Where there is no room for another message, enough of them wake.
             // SAFETY: one byte is read from a valid place.
-            unsafe { libc::write(number, [1_u8].as_ptr().cast(), 1) };
+            unsafe { libc::send(number, [1_u8].as_ptr().cast(), 1, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) };
         }
     }
 
     /// Forgets wakes of the past.
     pub fn clear(&self) {
-        let mut bytes = [0_u8; 256];
-        while let Ok(number) = self.reader.number() {
-            // SAFETY: as many bytes are written to a valid place.
-            let read = unsafe { libc::read(number, bytes.as_mut_ptr().cast(), bytes.len()) };
-            if read < bytes.len() as isize {
+        let mut byte = 0_u8;
+        while let Ok(number) = self.waits.number() {
+            // SAFETY: one byte is written to a valid place.
+            if unsafe { libc::recv(number, (&raw mut byte).cast(), 1, libc::MSG_DONTWAIT) } <= 0 {
                 return;
             }
         }

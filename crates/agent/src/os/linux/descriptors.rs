@@ -51,15 +51,30 @@ impl Kept {
     /// # Errors
     /// As [`Self::new`].
     pub fn pipe() -> io::Result<(Self, Self)> {
-        let (for_reader, for_writer) = (hold()?, hold()?);
-        let mut ends = [-1; 2];
         // SAFETY: there is room for two descriptors.
-        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } != 0 {
+        Self::pair(|ends| unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) })
+    }
+
+    /// Keeps two sockets that are connected to each other.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn sockets() -> io::Result<(Self, Self)> {
+        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: there is room for two descriptors.
+        Self::pair(|ends| unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })
+    }
+
+    fn pair(make: impl FnOnce(&mut [RawFd; 2]) -> i32) -> io::Result<(Self, Self)> {
+        let (for_one, for_other) = (hold()?, hold()?);
+        let mut ends = [-1; 2];
+        if make(&mut ends) != 0 {
             return Err(io::Error::last_os_error());
         }
-        let [reader, writer] = ends;
-        let (reader, writer) = (Self::taken(reader, for_reader), Self::taken(writer, for_writer));
-        Ok((reader?, writer?))
+        let [one, other] = ends;
+        // Both are taken over before either may be refused, so that none stays open.
+        let (one, other) = (Self::taken(one, for_one), Self::taken(other, for_other));
+        Ok((one?, other?))
     }
 
     fn taken(number: RawFd, held: Held) -> io::Result<Self> {

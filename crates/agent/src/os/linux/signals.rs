@@ -86,6 +86,9 @@ pub enum SignalError {
     /// The application, or another tool in it, uses the signal.
     #[error("SIGPROF already has a handler in this process")]
     HandlerTaken,
+    /// Somebody has set a handler at the same moment, and may have found ours there.
+    #[error("another tool has set a handler for SIGPROF at this moment")]
+    Overtaken,
     /// The system refused.
     #[error("{what}: {source}")]
     System {
@@ -107,6 +110,8 @@ static IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether code or memory of this library may be used by a signal handler for ever.
 static STAYS: AtomicBool = AtomicBool::new(false);
+/// Whether the signal was ignored before our handler was installed.
+static IGNORED_BEFORE: AtomicBool = AtomicBool::new(false);
 
 /// Whether the library must stay loaded: a handler of ours may still be called, or has not returned.
 pub fn must_stay() -> bool {
@@ -272,7 +277,7 @@ impl SignalEngine {
             }),
             Err(error) => {
                 // A handler of ours that was installed for a moment may use it, or may be called by another tool's.
-                if !must_stay() {
+                if !matches!(error, SignalError::Overtaken) {
                     // SAFETY: no handler of ours was installed since it was made.
                     unsafe { free_shared(shared) };
                 }
@@ -920,8 +925,12 @@ fn install() -> Result<libc::sigaction, SignalError> {
     let free = |action: &libc::sigaction| matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN);
     let now = current_action();
     if is_ours(&now) {
-        // Another tool has put it back, which had found it here.
-        return Ok(empty_action());
+        // It was left there, or another tool has put it back, which had found it here.
+        let is_ignored = IGNORED_BEFORE.load(Ordering::SeqCst);
+        return Ok(libc::sigaction {
+            sa_sigaction: if is_ignored { libc::SIG_IGN } else { libc::SIG_DFL },
+            ..empty_action()
+        });
     }
     if !free(&now) {
         return Err(SignalError::HandlerTaken);
@@ -934,12 +943,13 @@ fn install() -> Result<libc::sigaction, SignalError> {
             exchange_action(&newest);
         }
         STAYS.store(true, Ordering::SeqCst);
-        return Err(SignalError::HandlerTaken);
+        return Err(SignalError::Overtaken);
     }
     if !is_ours(&current_action()) {
         STAYS.store(true, Ordering::SeqCst);
-        return Err(SignalError::HandlerTaken);
+        return Err(SignalError::Overtaken);
     }
+    IGNORED_BEFORE.store(before.sa_sigaction == libc::SIG_IGN, Ordering::SeqCst);
     Ok(before)
 }
 

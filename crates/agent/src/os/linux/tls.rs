@@ -73,6 +73,9 @@ static BLOCKS: [Block; STATIC] = [const {
 static MORE: AtomicPtr<Block> = AtomicPtr::new(null_mut());
 /// How many of [`BLOCKS`] are used before threads are asked whether they are gone.
 static LIMIT: AtomicUsize = AtomicUsize::new(FIRST);
+/// How many blocks were allocated, and how many there must be before threads are asked again whether they are gone.
+static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
+static NEXT_SEARCH: AtomicUsize = AtomicUsize::new(0);
 
 /// Where a thread's block is found.
 static KEY: AtomicU32 = AtomicU32::new(NO_KEY);
@@ -179,30 +182,36 @@ fn forgotten(tid: u32) -> Option<&'static Block> {
 fn claim(tid: u32) -> &'static Block {
     loop {
         let limit = LIMIT.load(Relaxed);
-        let found = free_one(limit, tid).or_else(|| {
-            // The others' threads may be gone.
-            let taken_back =
-                BLOCKS.iter().take(limit).chain(blocks().skip(STATIC)).filter(|block| take_back(block)).count();
-            if taken_back <= limit / 4 {
-                LIMIT.store(STATIC.min(limit.saturating_mul(2)), Relaxed);
-            }
-            free_one(LIMIT.load(Relaxed), tid)
-        });
-        if let Some(block) = found {
-            block.begin();
-            return block;
-        }
-        if limit < STATIC {
+        let found =
+            free_one(limit, tid).or_else(|| take_back_all(limit).then(|| free_one(LIMIT.load(Relaxed), tid)).flatten());
+        // Blocks of the library that are not used yet come first.
+        if found.is_none() && LIMIT.load(Relaxed) > limit {
             continue;
         }
-        if let Some(block) = another(tid) {
+        if let Some(block) = found.or_else(|| another(tid)) {
             block.begin();
             return block;
         }
+        NEXT_SEARCH.store(0, Relaxed);
         let pause = libc::timespec { tv_sec: 0, tv_nsec: PAUSE };
         // SAFETY: the pause is a local.
         unsafe { libc::nanosleep(&pause, null_mut()) };
     }
+}
+
+/// Frees the blocks of threads that are gone, unless that was done not long ago. Whether it was done now.
+fn take_back_all(limit: usize) -> bool {
+    let allocated = ALLOCATED.load(Relaxed);
+    if limit == STATIC && allocated < NEXT_SEARCH.load(Relaxed) {
+        return false;
+    }
+    let taken_back = BLOCKS.iter().take(limit).chain(blocks().skip(STATIC)).filter(|block| take_back(block)).count();
+    let all = limit + allocated;
+    if taken_back <= all / 4 {
+        LIMIT.fetch_max(STATIC.min(limit.saturating_mul(2)), Relaxed);
+        NEXT_SEARCH.store(allocated + all / 4, Relaxed);
+    }
+    true
 }
 
 fn free_one(limit: usize, tid: u32) -> Option<&'static Block> {
@@ -227,7 +236,10 @@ fn another(tid: u32) -> Option<&'static Block> {
     loop {
         block.next.store(first, Relaxed);
         match MORE.compare_exchange_weak(first, new, Release, Relaxed) {
-            Ok(_) => return Some(block),
+            Ok(_) => {
+                ALLOCATED.fetch_add(1, Relaxed);
+                return Some(block);
+            }
             Err(now) => first = now,
         }
     }
@@ -248,7 +260,8 @@ impl Block {
     }
 }
 
-/// Whether threads can have storage. If not, nothing else of the library may be used: there is no key left in the process.
+/// Whether threads can have storage. If not, nothing else of the library may be used: there is no key left in the process, or it has
+/// another C library.
 pub fn is_ready() -> bool {
     READY.load(Relaxed)
 }
@@ -280,6 +293,9 @@ static END: extern "C" fn() = unloaded;
 
 /// The library was loaded: called before anything else in it.
 extern "C" fn loaded() {
+    if !is_right_c_library() {
+        return;
+    }
     let mut key = 0;
     // SAFETY: the key is a local.
     if unsafe { libc::pthread_key_create(&mut key, None) } != 0 {
@@ -301,13 +317,22 @@ extern "C" fn loaded() {
     READY.store(true, SeqCst);
 }
 
+/// Whether the process has the C library that this one is built for: musl loads libraries that were built for glibc, and never unloads
+/// any.
+fn is_right_c_library() -> bool {
+    // SAFETY: the name is a C string.
+    let is_gnu = !unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"gnu_get_libc_version".as_ptr()) }.is_null();
+    is_gnu == cfg!(target_env = "gnu")
+}
+
 /// The library is unloaded, or the process ends. Then threads may still come here, and all stays.
 extern "C" fn unloaded() {
     if USED.load(SeqCst) != 0 || !READY.load(SeqCst) {
         return;
     }
+    PLACE.store(0, SeqCst);
     // SAFETY: it is our key, and no code of ours that asks for it runs any more.
-    unsafe { libc::pthread_key_delete(KEY.load(Relaxed)) };
+    unsafe { libc::pthread_key_delete(KEY.swap(NO_KEY, SeqCst)) };
     let mut next = MORE.swap(null_mut(), AcqRel);
     // SAFETY: what stands in the list was allocated with this layout, and nobody uses it any more.
     while let Some(block) = unsafe { next.as_ref() } {
