@@ -43,6 +43,11 @@ impl Action {
         (self.arguments)(given)
     }
 
+    /// Whether it rewrites methods to count their calls: threads keep what they count in.
+    pub fn traces(&self) -> bool {
+        self.name.contains("trace")
+    }
+
     /// `text` as a command line, with `PID`, `LENGTH`, `OUT` and `PATTERN` in place of what is given.
     fn of(name: impl Into<String>, text: impl Into<String>) -> Action {
         let text = text.into();

@@ -7,7 +7,7 @@ use super::endings::{Blow, Ending};
 use super::evidence;
 use super::random::Random;
 use super::scene::{Live, Scene, Step, find_below, is_alive, signal};
-use super::state::{Before, Budget, State, files_of_ours};
+use super::state::{Before, Budget, Growth, Leftover, State, files_of_ours};
 use super::table::{Cell, Table};
 use super::targets::{Target, Work};
 use crate::tool;
@@ -15,7 +15,8 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -107,36 +108,34 @@ impl Bench {
         Ok(ended.unit)
     }
 
+    /// Where it is kept what hung in a cell.
+    fn hang_file(&self, name: &str) -> PathBuf {
+        self.evidence.join(format!("{}.hang", name.replace([' ', '/'], "_")))
+    }
+
     /// Runs a cell with this seed. What fails is run once more without clrscope: where that fails as well, the cell is unfit.
     pub fn run(&self, table: &Table, cell: &Cell, seed: u64) -> (Verdict, String) {
         let mut log = String::new();
-        let verdict = self.attempt(table, cell, seed, true, &mut log);
-        let verdict = match verdict {
-            Ok(Verdict::Failed(reasons)) => {
+        // That of an earlier run, as a rule there is none.
+        let _ = fs::remove_file(self.hang_file(&table.shown(cell)));
+        let (verdict, left) = match self.attempt(table, cell, seed, Part::With, &mut log) {
+            Ok(Seen { verdict: Verdict::Failed(reasons), left, lasted, .. }) => {
                 let _ = writeln!(log, "\n== the same without clrscope");
-                match self.attempt(table, cell, seed, false, &mut log) {
-                    Ok(Verdict::Failed(without)) => {
-                        // What it does by itself is not clrscope's; the rest is. Of one that dies by itself all is.
-                        let dies = without.iter().any(|reason| reason.starts_with(DEAD));
-                        let ours = |reason: &String| !dies && !without.iter().any(|other| kind(other) == kind(reason));
-                        let left: Vec<String> = reasons.into_iter().filter(ours).collect();
-                        if left.is_empty() {
-                            Verdict::Unfit(format!("without clrscope: {}", without.join("; ")))
-                        } else {
-                            Verdict::Failed(left)
-                        }
-                    }
-                    Ok(_) => Verdict::Failed(reasons),
-                    Err(error) => Verdict::Unfit(format!("without clrscope: {error:#}")),
+                match self.attempt(table, cell, seed, Part::Without(lasted), &mut log) {
+                    Ok(without) => weigh(reasons, left, without),
+                    Err(error) => (Verdict::Unfit(format!("without clrscope: {error:#}")), Vec::new()),
                 }
             }
-            Ok(verdict) => verdict,
-            Err(error) => Verdict::Unfit(format!("{error:#}")),
+            Ok(seen) => (seen.verdict, Vec::new()),
+            Err(error) => (Verdict::Unfit(format!("{error:#}")), Vec::new()),
         };
+        for leftover in left {
+            let _ = writeln!(log, "the target has as much more of it by itself: {leftover}");
+        }
         (verdict, log)
     }
 
-    fn attempt(&self, table: &Table, cell: &Cell, seed: u64, with: bool, log: &mut String) -> Result<Verdict> {
+    fn attempt(&self, table: &Table, cell: &Cell, seed: u64, part: Part, log: &mut String) -> Result<Seen> {
         let runtime = table.runtimes[cell[0]];
         let target = &table.targets[cell[1]];
         let truth = self.truth(target, runtime)?;
@@ -156,16 +155,80 @@ impl Bench {
             conditions,
             action: &table.actions[cell[4]],
             ending: &table.endings[cell[5]],
-            with,
+            with: part == Part::With,
             patience,
             scene,
             failures: Vec::new(),
+            left: Vec::new(),
+            growth: Growth::new(),
+            compared: Instant::now(),
+            lasts: if let Part::Without(lasts) = part { lasts } else { Duration::ZERO },
             left_in_haste: table.endings[cell[5]].is_sudden(),
             log,
             name: table.shown(cell),
         };
-        attempt.run(truth, blows)
+        let verdict = attempt.run(truth, blows)?;
+        let Attempt { left, growth, lasts: lasted, .. } = attempt;
+        Ok(Seen { verdict, left, growth, lasted })
     }
+}
+
+/// The circumstances could not be made: whatever else happens then, says nothing of clrscope.
+#[derive(Debug)]
+struct NotMade;
+
+impl std::fmt::Display for NotMade {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the circumstances could not be made")
+    }
+}
+
+/// One half of a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// With clrscope.
+    With,
+    /// Without, looked at for at least so long.
+    Without(Duration),
+}
+
+/// What was seen in an attempt.
+struct Seen {
+    verdict: Verdict,
+    /// What was left over, which is not in the verdict.
+    left: Vec<Leftover>,
+    /// Without clrscope: by how much the target grew.
+    growth: Growth,
+    /// From when the state before was known until there was no use in waiting any longer.
+    lasted: Duration,
+}
+
+/// The verdict on what failed, by what the target does without clrscope: that is not clrscope's, the rest is. Of one that
+/// dies by itself all is. Gives also what was left over and is explained.
+fn weigh(reasons: Vec<String>, left: Vec<Leftover>, without: Seen) -> (Verdict, Vec<Leftover>) {
+    let same = match &without.verdict {
+        Verdict::Failed(same) => same.as_slice(),
+        _ => &[],
+    };
+    let dies = same.iter().any(|reason| reason.starts_with(DEAD));
+    // What is no matter of numbers is the same if it is there at all.
+    let same_kind = |leftover: &Leftover| {
+        !without.growth.contains_key(&leftover.what) && without.left.iter().any(|other| other.what == leftover.what)
+    };
+    let (explained, unexplained): (Vec<_>, Vec<_>) =
+        left.into_iter().partition(|leftover| dies || leftover.is_explained(&without.growth) || same_kind(leftover));
+    let ours = |reason: &String| !dies && !same.iter().any(|other| kind(other) == kind(reason));
+    let mut rest: Vec<String> = reasons.into_iter().filter(ours).collect();
+    rest.extend(unexplained.iter().map(Leftover::to_string));
+    let verdict = if !rest.is_empty() {
+        Verdict::Failed(rest)
+    } else if same.is_empty() {
+        let grown: Vec<_> = explained.iter().map(Leftover::to_string).collect();
+        Verdict::Unfit(format!("without clrscope it grows as much: {}", grown.join("; ")))
+    } else {
+        Verdict::Unfit(format!("without clrscope: {}", same.join("; ")))
+    };
+    (verdict, explained)
 }
 
 /// What a failure is about: its text up to where details begin.
@@ -187,6 +250,14 @@ struct Attempt<'a> {
     patience: u32,
     scene: Scene,
     failures: Vec<String>,
+    /// What there is more of than there may be.
+    left: Vec<Leftover>,
+    /// Without clrscope: by how much the target grew.
+    growth: Growth,
+    /// When the state before was known.
+    compared: Instant,
+    /// How long it is looked at from then on: without clrscope as long as it was with it.
+    lasts: Duration,
     /// Whether clrscope had no time to clean up.
     left_in_haste: bool,
     log: &'a mut String,
@@ -250,7 +321,7 @@ impl Attempt<'_> {
                 let ended = driver.wait()?;
                 let _ = writeln!(self.log, "{error:#}\n{ended:#?}");
                 // A launch that clrscope refuses never starts anything.
-                if launched {
+                if launched && !error.is::<NotMade>() {
                     return Ok(self.refused_launch(&ended, &error));
                 }
                 return Err(error);
@@ -265,7 +336,7 @@ impl Attempt<'_> {
         let _ = writeln!(self.log, "{ended:#?}\n{outcome:#?}");
         self.files();
         Ok(match (std::mem::take(&mut self.failures), outcome) {
-            (failures, _) if !failures.is_empty() => Verdict::Failed(failures),
+            (failures, _) if !failures.is_empty() || !self.left.is_empty() => Verdict::Failed(failures),
             (_, Outcome::Refused(code, why)) => Verdict::Refused(code, why),
             _ => Verdict::Passed,
         })
@@ -306,6 +377,7 @@ impl Attempt<'_> {
     fn attached(&mut self, driver: &Driver, blows: &[(u64, Blow)]) -> Result<(Live, Outcome)> {
         let mut live = self.ready(driver)?;
         let before = self.before(live.target);
+        self.compared = Instant::now();
         let mut schedule = Schedule { steps: Vec::new() };
         let started = Instant::now();
         schedule.add(std::mem::take(&mut self.scene.meanwhile), started);
@@ -375,7 +447,7 @@ impl Attempt<'_> {
                 };
                 found.clrscope = Some(driver.pid).filter(|pid| is_alive(*pid));
                 for step in std::mem::take(&mut self.scene.ready) {
-                    step(&found)?;
+                    step(&found).context(NotMade)?;
                 }
                 schedule.add(std::mem::take(&mut self.scene.meanwhile), Instant::now());
                 end = Some(Instant::now() + LAUNCHED * self.patience);
@@ -383,7 +455,9 @@ impl Attempt<'_> {
             }
             if let Some(live) = &live {
                 let wrong = schedule.due(live, false);
-                ensure!(wrong.is_empty(), "{}", wrong.join("; "));
+                if !wrong.is_empty() {
+                    return Err(anyhow::Error::msg(wrong.join("; ")).context(NotMade));
+                }
             }
             if early.is_none() {
                 early = find_below(driver.pid, &self.scene.executable).ok();
@@ -484,14 +558,24 @@ impl Attempt<'_> {
         let (until, units) = (Instant::now() + SETTLE * self.patience, driver.units());
         let mut left = Vec::new();
         loop {
-            if let Some(after) = State::of(live.target, &self.scene.tmp) {
-                left = before.leftovers(&after, budget, self.scene.foreign_signals);
+            if let Some(mut after) = State::of(live.target, &self.scene.tmp) {
+                let foreign = self.scene.foreign_signals;
+                left = before.leftovers(&after, budget, foreign);
+                // Looking into memory takes its time.
+                if !self.with || left.iter().any(Leftover::is_mapping) {
+                    after = after.without_known(live.target, self.with && self.action.traces());
+                    left = before.leftovers(&after, budget, foreign);
+                }
+                if !self.with {
+                    before.growth(&after, &mut self.growth);
+                }
             } else if driver.is_over() || !is_alive(live.target) {
                 // The judge says that it died.
                 return Ok(());
             }
             let goes_on = driver.units() > units;
-            if (left.is_empty() && goes_on) || Instant::now() > until {
+            let enough = self.compared.elapsed() >= self.lasts;
+            if (left.is_empty() && goes_on && enough) || (enough && Instant::now() > until) {
                 if !goes_on {
                     self.failures.push("the target does no work any more".into());
                     self.evidence(live);
@@ -500,7 +584,8 @@ impl Attempt<'_> {
             }
             thread::sleep(Duration::from_millis(50));
         }
-        self.failures.extend(left.into_iter().map(|what| format!("left: {what}")));
+        self.lasts = self.compared.elapsed();
+        self.left = left;
         for check in std::mem::take(&mut self.scene.checks) {
             self.failures.extend(check(live));
         }
@@ -665,9 +750,13 @@ impl Attempt<'_> {
     }
 
     fn keep(&mut self, text: &str) {
-        let file = self.bench.evidence.join(format!("{}.hang", self.name.replace([' ', '/'], "_")));
-        // Evidence that cannot be kept is in nobody's way.
-        let _ = fs::write(&file, text);
+        let file = self.bench.hang_file(&self.name);
+        // Clrscope may hang first, and then the target. Evidence that cannot be kept is in nobody's way.
+        let _ = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&file)
+            .and_then(|mut file| file.write_all(text.as_bytes()));
         let _ = writeln!(self.log, "evidence: {}", file.display());
     }
 }

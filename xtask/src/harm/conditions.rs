@@ -255,7 +255,17 @@ fn tmp_read_only(scene: &mut Scene) -> Result<()> {
     let tmp = scene.tmp.clone();
     scene.mount_memory(&tmp, "size=4m,mode=1777")?;
     let after = tmp.clone();
-    scene.when_ready(move |_| run(Command::new("mount").args(["-o", "remount,ro"]).arg(&tmp)));
+    scene.when_ready(move |_| {
+        let until = Instant::now() + Duration::from_secs(3);
+        // It is busy as long as a file is being written there, or one that was removed is still open.
+        loop {
+            let done = run(Command::new("mount").args(["-o", "remount,ro"]).arg(&tmp));
+            if done.is_ok() || Instant::now() > until {
+                return done;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    });
     // A launch tries once more at its end.
     scene.when_done(move |_| run(Command::new("mount").args(["-o", "remount,rw"]).arg(&after)));
     Ok(())
@@ -271,6 +281,11 @@ fn no_new_privileges(scene: &mut Scene) -> Result<()> {
 fn other_user(scene: &mut Scene) -> Result<()> {
     chown(&scene.tmp, Some(NOBODY), Some(NOBODY))?;
     scene.set("HOME", scene.tmp.display().to_string());
+    // A program in a single file unpacks itself as that user.
+    let unpacked = scene.path("unpacked");
+    fs::create_dir(&unpacked)?;
+    chown(&unpacked, Some(NOBODY), Some(NOBODY))?;
+    scene.set("DOTNET_BUNDLE_EXTRACT_BASE_DIR", unpacked.display().to_string());
     let (home, cache) = (home(), Cache::of_user().folder().to_owned());
     if cache.starts_with(&home) {
         let aside = scene.path("cache");

@@ -34,6 +34,9 @@ pub struct Ended {
     pub errors: Vec<String>,
 }
 
+/// How long what it wrote is waited for when it has ended: what it leaves behind may hold the same pipe.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// A target at work.
 pub struct Driver {
     /// The process that was started: the target, or what starts it.
@@ -81,6 +84,8 @@ impl Driver {
             if ended.status.is_none() && !silent {
                 ended.hang = Some(evidence::of(pid));
             }
+            // On a busy machine its last words are read a moment after its end.
+            let _ = process.wait_for_line(LAST_WORDS, |_| false);
             ended.errors = process.lines(Stream::Err);
             ended
         })?;

@@ -13,6 +13,7 @@ mod driver;
 mod endings;
 mod evidence;
 pub mod inside;
+mod memory;
 mod native;
 mod random;
 mod report;

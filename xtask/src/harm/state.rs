@@ -1,7 +1,9 @@
 //! What of a process can be counted from outside: what an observer leaves behind shows there.
 
+use super::memory;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
 /// A process at one moment.
@@ -11,12 +13,14 @@ pub struct State {
     pub threads: usize,
     /// Names of threads of clrscope's.
     pub own_threads: Vec<String>,
-    /// Descriptors by kind: `socket`, `pipe`, `memfd:…`, `anon_inode:…`, `file`.
+    /// Descriptors by kind: `socket`, `pipe`, `memfd:…`, `anon_inode:…`, `program` for its own executable, `file`.
     pub descriptors: BTreeMap<String, usize>,
     /// Mapped libraries of clrscope's, by inode.
     pub libraries: BTreeSet<u64>,
     /// Small anonymous mappings by protection and size: alternate stacks and guard pages among them.
     pub mappings: BTreeMap<(String, u64), usize>,
+    /// Where anonymous memory is that can be read and written, without stacks of threads.
+    pub writable: Vec<Range<u64>>,
     /// All mappings.
     pub all_mappings: usize,
     /// POSIX timers.
@@ -34,6 +38,13 @@ pub struct State {
 /// Larger ones are heaps and stacks of threads: those come and go.
 const SMALL: u64 = 256 << 10;
 
+/// Protection of ordinary memory.
+const WRITABLE: &str = "rw-p";
+
+/// Descriptors of the program's own executable. A program in a single file opens it once more for each assembly that it
+/// loads, also seconds after its start; the agent never does.
+const PROGRAM: &str = "program";
+
 /// How names of clrscope's begin, or begin after `lib`.
 const OURS: &str = "clrscope";
 
@@ -49,9 +60,14 @@ impl State {
                 state.own_threads.push(name.trim().to_owned());
             }
         }
+        let program = fs::read_link(proc.join("exe")).unwrap_or_default();
         let mut inodes = BTreeSet::new();
         for descriptor in fs::read_dir(proc.join("fd")).ok()?.flatten() {
             let Ok(link) = fs::read_link(descriptor.path()) else { continue };
+            if link == program {
+                *state.descriptors.entry(PROGRAM.to_owned()).or_insert(0) += 1;
+                continue;
+            }
             let link = link.to_string_lossy().into_owned();
             if let Some(inode) = link.strip_prefix("socket:[") {
                 inodes.insert(inode.trim_end_matches(']').to_owned());
@@ -90,6 +106,7 @@ impl State {
     }
 
     fn read_mappings(&mut self, maps: &str) {
+        let mut guarded = 0;
         for line in maps.lines() {
             self.all_mappings += 1;
             let mut fields = line.split_whitespace();
@@ -98,17 +115,44 @@ impl State {
             if path.contains("libclrscope") {
                 self.libraries.insert(inode.parse().unwrap_or_default());
             }
-            let bounds = range.split_once('-').map(|(low, high)| (hexadecimal(low), hexadecimal(high)));
-            let size = bounds.map_or(0, |(low, high)| high.saturating_sub(low));
-            if path.is_empty() && size <= SMALL {
+            let Some((low, high)) = range.split_once('-') else { continue };
+            let range = hexadecimal(low)..hexadecimal(high);
+            let size = range.end.saturating_sub(range.start);
+            if !path.is_empty() {
+                continue;
+            }
+            if size <= SMALL {
                 *self.mappings.entry((protection.to_owned(), size)).or_insert(0) += 1;
+            }
+            // Behind a guard there is a stack.
+            if protection == WRITABLE && (size <= SMALL || range.start != guarded) {
+                self.writable.push(range);
+            } else if protection == "---p" {
+                guarded = range.end;
             }
         }
     }
 
-    /// Number of descriptors.
+    /// Number of descriptors, but for those of the program itself.
     pub fn all_descriptors(&self) -> usize {
-        self.descriptors.values().sum()
+        self.descriptors.iter().filter(|(kind, _)| *kind != PROGRAM).map(|(_, count)| count).sum()
+    }
+
+    /// Takes away the small mappings that are known by what is in them: blocks of `malloc`, and, if clrscope `traced`,
+    /// what living threads may keep of that.
+    pub fn without_known(mut self, pid: u32, traced: bool) -> State {
+        let Some(memory) = memory::Memory::of(pid) else { return self };
+        let tables = if traced { memory.tables(&self.writable) } else { BTreeSet::new() };
+        for range in &self.writable {
+            let size = range.end.saturating_sub(range.start);
+            if size <= SMALL
+                && (memory.is_malloc(range) || memory::pages(range).all(|page| tables.contains(&page)))
+                && let Some(count) = self.mappings.get_mut(&(WRITABLE.to_owned(), size))
+            {
+                *count = count.saturating_sub(1);
+            }
+        }
+        self
     }
 }
 
@@ -157,6 +201,40 @@ const MAPPINGS_OF_A_KIND: usize = 16;
 /// How many threads may be more than before.
 const THREADS: usize = 12;
 
+/// Something of which there is more than there may be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leftover {
+    /// What it is, without details.
+    pub what: String,
+    /// What there is now, in words.
+    pub shown: String,
+    /// How many there are.
+    pub is: usize,
+    /// How many there may be.
+    pub may: usize,
+}
+
+impl Leftover {
+    /// Whether it is about mappings, which may be known by what is in them.
+    pub fn is_mapping(&self) -> bool {
+        self.what.starts_with("mappings")
+    }
+
+    /// Whether it is no more than what the target grows by itself, beside what there may be.
+    pub fn is_explained(&self, growth: &Growth) -> bool {
+        self.is <= self.may + growth.get(&self.what).copied().unwrap_or_default()
+    }
+}
+
+impl std::fmt::Display for Leftover {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "left: {}: {} instead of {}", self.shown, self.is, self.may)
+    }
+}
+
+/// By how much a target grows by itself: names of what it has more of, as in [`Leftover::what`].
+pub type Growth = BTreeMap<String, usize>;
+
 /// The states before an action: the most of each.
 pub struct Before {
     states: Vec<State>,
@@ -172,53 +250,75 @@ impl Before {
         self.states.iter().map(of).max().unwrap_or_default()
     }
 
-    /// What is left over in `after`, in words. `foreign` are signals whose handlers others install meanwhile.
-    pub fn leftovers(&self, after: &State, budget: Budget, foreign: u64) -> Vec<String> {
+    /// What is left over in `after`. `foreign` are signals whose handlers others install meanwhile.
+    pub fn leftovers(&self, after: &State, budget: Budget, foreign: u64) -> Vec<Leftover> {
         let mut found = Vec::new();
-        let mut more = |what: String, is: usize, may: usize| {
+        let mut more = |what: &str, details: String, is: usize, may: usize| {
             if is > may {
-                found.push(format!("{what}: {is} instead of {may}"));
+                found.push(Leftover { what: what.to_owned(), shown: format!("{what}{details}"), is, may });
             }
         };
-        more(format!("threads {:?}", after.own_threads), after.own_threads.len(), budget.threads);
-        more(format!("libraries {:?}", after.libraries), after.libraries.len(), budget.libraries);
-        more(format!("abstract sockets {:?}", after.sockets), after.sockets.len(), budget.sockets);
-        more(
-            format!("files {:?}", after.files),
-            after.files.len(),
-            self.most(|state| state.files.len()) + budget.files,
-        );
-        more("timers".into(), after.timers, self.most(|state| state.timers));
+        more("threads", format!(" {:?}", after.own_threads), after.own_threads.len(), budget.threads);
+        more("libraries", format!(" {:?}", after.libraries), after.libraries.len(), budget.libraries);
+        more("abstract sockets", format!(" {:?}", after.sockets), after.sockets.len(), budget.sockets);
+        let files = self.most(|state| state.files.len()) + budget.files;
+        more("files", format!(" {:?}", after.files), after.files.len(), files);
+        more("timers", String::new(), after.timers, self.most(|state| state.timers));
         let ours = |state: &State| {
             let of_ours = state.descriptors.iter().filter(|(kind, _)| is_ours(kind));
             of_ours.map(|(_, count)| count).sum::<usize>()
         };
-        more("descriptors of clrscope's".into(), ours(after), if budget.threads == 0 { 0 } else { budget.descriptors });
-        if self.states.is_empty() {
-            return found;
-        }
-        let kinds =
-            format!("descriptors {:?}, before {:?}", after.descriptors, self.states.last().map(|s| &s.descriptors));
-        more(kinds, after.all_descriptors(), self.most(State::all_descriptors) + budget.descriptors);
-        more("all threads".into(), after.threads, self.most(|state| state.threads) + THREADS + budget.threads);
+        let may = if budget.threads == 0 { 0 } else { budget.descriptors };
+        more("descriptors of clrscope's", String::new(), ours(after), may);
+        let Some(before) = self.states.last() else { return found };
+        more(
+            DESCRIPTORS,
+            format!(" {:?}, before {:?}", after.descriptors, before.descriptors),
+            after.all_descriptors(),
+            self.most(State::all_descriptors) + budget.descriptors,
+        );
+        let threads = self.most(|state| state.threads) + THREADS + budget.threads;
+        more("all threads", String::new(), after.threads, threads);
         for (kind, count) in &after.mappings {
-            let before = self.most(|state| state.mappings.get(kind).copied().unwrap_or_default());
-            let (protection, size) = kind;
-            more(
-                format!("mappings {protection} of {} KB", size >> 10),
-                *count,
-                before + MAPPINGS_OF_A_KIND + before / 10,
-            );
+            let before = self.most_mappings(kind);
+            more(&mappings(kind), String::new(), *count, before + MAPPINGS_OF_A_KIND + before / 10);
         }
-        if let Some(before) = self.states.last() {
-            let signals = |state: &State| (state.signals.0 & !foreign, state.signals.1 & !foreign);
-            let (was, is) = (signals(before), signals(after));
-            if was != is {
-                found.push(format!("signals caught and ignored: {:x?} instead of {:x?}", is, was));
-            }
+        let signals = |state: &State| (state.signals.0 & !foreign, state.signals.1 & !foreign);
+        let (was, is) = (signals(before), signals(after));
+        if was != is {
+            let shown = format!("signals caught and ignored {is:x?}, before {was:x?}");
+            found.push(Leftover { what: "signals".into(), shown, is: 1, may: 0 });
         }
         found
     }
+
+    fn most_mappings(&self, kind: &(String, u64)) -> usize {
+        self.most(|state| state.mappings.get(kind).copied().unwrap_or_default())
+    }
+
+    /// By how much a target has grown that nobody looks at: only in what a program has of itself.
+    pub fn growth(&self, after: &State, growth: &mut Growth) {
+        let mut grown = |what: &str, by: usize| {
+            let most = growth.entry(what.to_owned()).or_default();
+            *most = by.max(*most);
+        };
+        let kinds = after.descriptors.iter().filter(|(kind, _)| *kind != PROGRAM && !is_ours(kind));
+        let descriptors = kinds.map(|(kind, count)| {
+            count.saturating_sub(self.most(|state| state.descriptors.get(kind).copied().unwrap_or_default()))
+        });
+        grown(DESCRIPTORS, descriptors.sum());
+        grown("all threads", after.threads.saturating_sub(self.most(|state| state.threads)));
+        for (kind, count) in &after.mappings {
+            grown(&mappings(kind), count.saturating_sub(self.most_mappings(kind)));
+        }
+    }
+}
+
+/// Names of kinds of leftovers that grow by themselves.
+const DESCRIPTORS: &str = "descriptors";
+
+fn mappings((protection, size): &(String, u64)) -> String {
+    format!("mappings {protection} of {} KB", size >> 10)
 }
 
 #[cfg(test)]
@@ -242,7 +342,7 @@ mod tests {
     fn what_is_left_is_named() {
         let before = Before::new(vec![State { threads: 10, ..State::default() }]);
         let clean = State { threads: 11, ..State::default() };
-        assert_eq!(before.leftovers(&clean, Budget::NONE, 0), Vec::<String>::new());
+        assert_eq!(before.leftovers(&clean, Budget::NONE, 0), []);
         let dirty = State { timers: 2, own_threads: vec!["clrscope-agent".into()], signals: (1 << 26, 0), ..clean };
         assert_eq!(before.leftovers(&dirty, Budget::NONE, 0).len(), 3);
         assert_eq!(before.leftovers(&dirty, Budget::RESIDENT, 1 << 26).len(), 1);
