@@ -58,7 +58,7 @@ impl<M: FileExt> Memory<M> {
         while at < range.end {
             let Some(&[0, head]) = self.words(at, 2).as_deref() else { return false };
             let size = head & !7;
-            if head & 7 != MAPPED || size == 0 || size % PAGE != 0 || size >= MALLOC_MAPS {
+            if head & 7 != MAPPED || size == 0 || !size.is_multiple_of(PAGE) || size >= MALLOC_MAPS {
                 return false;
             }
             at += size;
@@ -89,7 +89,7 @@ impl<M: FileExt> Memory<M> {
     fn table(&self, at: u64) -> Option<Vec<u64>> {
         let words = self.words(at, SHARD_WORDS)?;
         let (counts, blocks, reserved) = (words.get(COUNTS)?, words.get(BLOCKS)?, words.get(RESERVED)?);
-        let is_page = |word: &u64| *word % PAGE == 0;
+        let is_page = |word: &u64| word.is_multiple_of(PAGE);
         let is_table = counts.iter().chain(blocks).all(is_page) && counts.iter().chain(blocks).any(|word| *word != 0);
         let bytes = (SHARD_WORDS * WORD) as u64;
         let mut all: Vec<u64> = pages(&(at..at + bytes)).collect();
@@ -152,7 +152,7 @@ mod tests {
             let place = |index: usize| at + (index * WORD) as u64;
             [(at, owner), (place(COUNTS.start), 0x1000), (place(RESERVED.start), 0x2000 | 2)]
         };
-        let found = |words: &[(u64, u64)]| memory(40, words).tables(&[0x4000..0x28000]);
+        let found = |words: &[(u64, u64)]| memory(40, words).tables(std::slice::from_ref(&(0x4000..0x28000)));
         let of_one = BTreeSet::from_iter([0x1000, 0x2000, 0x3000].into_iter().chain(pages(&(0x5000..0xe000))));
         assert_eq!(found(&table(0x5000, 77)), of_one);
         assert_eq!(found(&table(0x5000, 78)), BTreeSet::new());
