@@ -2,7 +2,7 @@
 
 use crate::collectors::Collectors;
 use crate::counters::Counters;
-use crate::exception_events::{EventClasses, EventState};
+use crate::exception_events::{self, EventClasses, EventState};
 use crate::exception_layout::ExceptionLayout;
 use crate::heap::Heap;
 use crate::instrumentation::Instrumentation;
@@ -269,7 +269,7 @@ impl Agent {
     /// Whether the library must stay loaded: we have set or asked for what the runtime never takes back, so that it would refuse to detach
     /// of us, or a signal handler of ours may still be called.
     pub fn is_hooked(&self) -> bool {
-        if signals::must_stay() {
+        if signals::must_stay() || exception_events::must_stay() {
             return true;
         }
         let (low, high) = self.event_mask;

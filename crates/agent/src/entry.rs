@@ -59,7 +59,7 @@ impl Entry {
     /// An instance for the main place, or one beside another profiler.
     pub fn new(notify_only: bool) -> Self {
         let (suspended, collecting) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { notify_only, sessions: Arc::default(), _used: tls::Used::new(), suspended, collecting }
+        Self { notify_only, sessions: Arc::default(), _used: tls::Used::count(), suspended, collecting }
     }
 
     fn start(&self, info: &ProfilerInfo, config: SessionConfig, entered: Nanos) -> Result<EventMask, HResult> {

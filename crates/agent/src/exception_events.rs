@@ -22,7 +22,7 @@ use profilers::{CallbackCx, CallbackSample, Class, Function, Object};
 use std::cell::Cell;
 use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use wire::{LogLevel, Nanos, Resource};
@@ -42,6 +42,9 @@ const PAUSE: Nanos = 2_000_000_000;
 const MESSAGE_BYTES: usize = 8192;
 /// Stands in a slot whose name is being written. No class has this number: those of events are odd.
 const BEING_NAMED: usize = 2;
+/// How long the runtime may take to start, switch or end a session, and how often it is checked whether it has.
+const SESSION_LIMIT: Nanos = 10_000_000_000;
+const SESSION_PAUSE: Nanos = 200_000;
 /// Classes that are told apart.
 const CLASSES: usize = 2048;
 
@@ -74,17 +77,42 @@ pub fn stop(agent: &Arc<Agent>) {
     }
 }
 
-/// Runs something on a thread of its own, and waits for it. `None` if it panicked.
+/// Whether a thread of ours waits for the runtime and does not return: then the library must stay.
+static STUCK: AtomicBool = AtomicBool::new(false);
+
+/// Whether the library must stay, because a thread of ours waits for the runtime's event sessions for good.
+pub fn must_stay() -> bool {
+    STUCK.load(SeqCst)
+}
+
+/// Runs something on a thread of its own, and waits for it, but not for ever: a runtime that could not start a thread for some other event
+/// session answers no more. `None` if it panicked, or has not returned in time.
 fn on_own_thread<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> std::io::Result<Option<R>> {
-    let result = Arc::new(Mutex::new(None));
+    let result = Arc::new(Mutex::new((false, None)));
     let for_thread = Arc::clone(&result);
+    let lock = |result: &Mutex<(bool, Option<R>)>| -> (bool, Option<R>) {
+        std::mem::take(&mut *result.lock().unwrap_or_else(PoisonError::into_inner))
+    };
+    if must_stay() {
+        return Ok(None);
+    }
     let thread = OwnThread::spawn("clrscope-events", move || {
-        let value = body();
-        *for_thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+        let value = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).ok();
+        *for_thread.lock().unwrap_or_else(PoisonError::into_inner) = (true, value);
     })?;
-    thread.join();
-    let mut result = result.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(result.take())
+    let deadline = clock::monotonic() + SESSION_LIMIT;
+    loop {
+        if let (true, value) = lock(&result) {
+            thread.join();
+            return Ok(value);
+        }
+        if clock::monotonic() > deadline {
+            STUCK.store(true, SeqCst);
+            std::mem::forget(thread);
+            return Ok(None);
+        }
+        clock::sleep_until(clock::monotonic() + SESSION_PAUSE);
+    }
 }
 
 /// Replaces the session by one that tells catches too, or throws only. For a moment two run, so that nothing is

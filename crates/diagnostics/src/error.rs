@@ -117,6 +117,16 @@ pub enum Error {
         /// What the system says.
         source: io::Error,
     },
+    /// The process has no room for an event session.
+    #[error("process {pid} has no room for an event session, which could make it hang or crash: {what}; {next}")]
+    NoRoom {
+        /// The process.
+        pid: u32,
+        /// What is used up.
+        what: String,
+        /// What to do.
+        next: &'static str,
+    },
     /// The process that ends EventPipe sessions in order cannot be started, or is gone.
     #[error(
         "cannot run the process that ends event sessions in order when clrscope is killed, and without it the target could \

@@ -310,6 +310,9 @@ impl Port {
         let (Some(keeper), Source::Listening { path, pid }) = (keeper, &self.source) else {
             return self.collect(config);
         };
+        if let Some(pid) = pid {
+            crate::limits::check_session(*pid)?;
+        }
         self.collect_with(config, |command, payload, timeout| {
             let message = message(command, payload)?;
             let deadline = Instant::now() + timeout;

@@ -194,24 +194,26 @@ fn sigpending(scene: &mut Scene) -> Result<()> {
     option(scene, "--sigpending", &limit.to_string())
 }
 
-/// Forty threads and processes more than there are when all is ready.
+/// At most forty threads and processes more than there are when all is ready, and perhaps none.
 fn pids(scene: &mut Scene) -> Result<()> {
     let group = scene.group("pids")?;
+    let more = scene.random.below(41) as u64;
     scene.when_ready(move |_| {
-        let limit = (group.number("pids.current", "pids.current")? + 40).to_string();
+        let limit = (group.number("pids.current", "pids.current")? + more).to_string();
         group.limit(("pids.max", &limit), ("pids.max", &limit))
     });
     Ok(())
 }
 
-/// 96 MB of addresses more than are used when all is ready.
+/// 64 to 256 MB of addresses more than are used when all is ready.
 fn address_space(scene: &mut Scene) -> Result<()> {
-    scene.when_ready(|live| {
+    let more = (64 + scene.random.below(193) as u64) << 20;
+    scene.when_ready(move |live| {
         let status = fs::read_to_string(format!("/proc/{}/status", live.target))?;
         let size = status
             .lines()
             .find_map(|line| line.strip_prefix("VmSize:")?.split_whitespace().next()?.parse::<u64>().ok());
-        let limit = Some((size.context("no VmSize")? << 10) + (96 << 20));
+        let limit = Some((size.context("no VmSize")? << 10) + more);
         let pid = i32::try_from(live.target).ok().and_then(Pid::from_raw);
         prlimit(pid, Resource::As, Rlimit { current: limit, maximum: limit })?;
         Ok(())

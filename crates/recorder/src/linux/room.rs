@@ -1,17 +1,20 @@
 //! Whether a process has room for the agent: looked at before anything is loaded into it.
 
 use crate::RecordError;
+use diagnostics::limits::{
+    MORE_ADDRESS_SPACE, MORE_THREADS, address_space_in_words, free_address_space, free_threads, groups, soft_limit,
+    threads_in_words,
+};
 use diagnostics::proc;
 use rustix::process::{Resource, getrlimit};
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
 
 /// Descriptors that the agent may hold.
 const DESCRIPTORS: u64 = 16;
 /// Bytes of address space that the library, the stacks of its threads and its buffers may take.
-const ADDRESS_SPACE: u64 = 96 << 20;
+const ADDRESS_SPACE: u64 = 128 << 20;
+/// Threads that the agent and event sessions may start.
+const THREADS: u64 = 16;
 /// Bytes of memory that must be free in the process's memory cgroup, or can be made free by dropping cached files.
 const MEMORY: u64 = 24 << 20;
 
@@ -19,10 +22,10 @@ const MEMORY: u64 = 24 << 20;
 const RUNTIME_DESCRIPTORS: u64 = 40;
 const RUNTIME_ADDRESS_SPACE: u64 = 512 << 20;
 const RUNTIME_MEMORY: u64 = 24 << 20;
+const RUNTIME_THREADS: u64 = 16;
 
 /// What to do about each.
 const MORE_DESCRIPTORS: &str = "raise its limit (ulimit -n, LimitNOFILE)";
-const MORE_ADDRESS_SPACE: &str = "raise its limit (ulimit -v, LimitAS)";
 const MORE_MEMORY: &str = "raise the limit of the container (memory.max)";
 
 /// Checks the limits that a command will have, which are ours, before it is started.
@@ -33,7 +36,8 @@ pub(super) fn check_launch() -> Result<(), RecordError> {
     let cgroup = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     // The runtime raises its soft limit of descriptors to the hard one.
     let descriptors = getrlimit(Resource::Nofile).maximum;
-    match lacks(descriptors, getrlimit(Resource::As).current, free_of(&cgroup)) {
+    let threads = free_threads(std::process::id());
+    match lacks(descriptors, getrlimit(Resource::As).current, free_of(&cgroup), threads) {
         Some((what, next)) => Err(RecordError::NoRoomToLaunch { what, next }),
         None => Ok(()),
     }
@@ -44,7 +48,11 @@ fn lacks(
     descriptors: Option<u64>,
     address_space: Option<u64>,
     memory: Option<(u64, u64)>,
+    threads: Option<(u64, u64)>,
 ) -> Option<(String, &'static str)> {
+    if let Some((free, limit)) = threads.filter(|(free, _)| *free < RUNTIME_THREADS + THREADS) {
+        return Some((threads_in_words(free, limit), MORE_THREADS));
+    }
     if let Some(limit) = descriptors.filter(|limit| limit - limit / 10 < RUNTIME_DESCRIPTORS + DESCRIPTORS) {
         return Some((format!("it may have {limit} file descriptors at most"), MORE_DESCRIPTORS));
     }
@@ -55,7 +63,7 @@ fn lacks(
     Some((format!("{} MB of the {} MB of its memory cgroup are free", free >> 20, of >> 20), MORE_MEMORY))
 }
 
-/// Checks the C library, descriptors, address space and memory. What cannot be read is taken for right, and for enough.
+/// Checks the C library, descriptors, address space, threads and memory. What cannot be read is taken for right, and for enough.
 ///
 /// # Errors
 /// [`RecordError::OtherCLibrary`] and [`RecordError::NoRoom`].
@@ -78,11 +86,12 @@ pub(super) fn check(pid: u32) -> Result<(), RecordError> {
             ));
         }
     }
-    if let (Some(limit), Some(size)) = (soft_limit(&limits, "Max address space"), kilobytes(&file("status"), "VmSize:"))
-        && size.saturating_add(ADDRESS_SPACE) > limit
-    {
-        let what = format!("{} MB of at most {} MB of address space are in use", size >> 20, limit >> 20);
-        return Err(no_room(what, MORE_ADDRESS_SPACE));
+    if let Some((free, limit)) = free_address_space(pid).filter(|(free, _)| *free < ADDRESS_SPACE) {
+        return Err(no_room(address_space_in_words(free, limit), MORE_ADDRESS_SPACE));
+    }
+    // A runtime that cannot start the thread of an event session does not notice, and hangs when that is to end.
+    if let Some((free, limit)) = free_threads(pid).filter(|(free, _)| *free < THREADS) {
+        return Err(no_room(threads_in_words(free, limit), MORE_THREADS));
     }
     if let Some((free, of)) = free_of(&file("cgroup"))
         && free < MEMORY
@@ -105,39 +114,7 @@ fn has_musl<'a>(mut files: impl Iterator<Item = &'a Path>) -> Option<bool> {
 
 /// Bytes that are free in the memory cgroup that has least, and its limit; from `/proc/<pid>/cgroup`.
 fn free_of(cgroup: &str) -> Option<(u64, u64)> {
-    memory_groups(cgroup).iter().filter_map(|group| free_memory(group)).min()
-}
-
-/// A soft limit of `/proc/<pid>/limits`; `None` if there is none.
-fn soft_limit(limits: &str, name: &str) -> Option<u64> {
-    limits.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
-}
-
-/// A size in `/proc/<pid>/status`, in bytes.
-fn kilobytes(status: &str, name: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
-}
-
-/// Folders of a process's memory cgroup and all above it, from `/proc/<pid>/cgroup`: of version 2, and of version 1.
-fn memory_groups(cgroup: &str) -> Vec<PathBuf> {
-    let of = |line: &str| {
-        let (_, rest) = line.split_once(':')?;
-        let (controllers, path) = rest.split_once(':')?;
-        let root = match controllers {
-            "" => "/sys/fs/cgroup",
-            _ if controllers.split(',').any(|one| one == "memory") => "/sys/fs/cgroup/memory",
-            _ => return None,
-        };
-        // Above the root of our cgroup namespace nothing can be seen.
-        (!path.contains("..")).then(|| (Path::new(root), Path::new(root).join(path.trim_start_matches('/'))))
-    };
-    let lines = cgroup.lines().filter_map(of);
-    lines
-        .flat_map(|(root, path)| {
-            path.ancestors().take_while(|one| one.starts_with(root)).map(Path::to_owned).collect::<Vec<_>>()
-        })
-        .collect()
+    groups(cgroup, "memory").iter().filter_map(|group| free_memory(group)).min()
 }
 
 /// Bytes that are free in a memory cgroup, and its limit; `None` if it has none.
@@ -177,27 +154,6 @@ mod tests {
     }
 
     #[test]
-    fn limits_and_sizes_are_read() {
-        let limits = "Limit                     Soft Limit           Hard Limit           Units\n\
-                      Max open files            500                  1000                 files\n\
-                      Max address space         unlimited            unlimited            bytes\n";
-        assert_eq!(soft_limit(limits, "Max open files"), Some(500));
-        assert_eq!(soft_limit(limits, "Max address space"), None);
-        assert_eq!(kilobytes("Name:\tx\nVmSize:\t    2048 kB\n", "VmSize:"), Some(2 << 20));
-    }
-
-    #[test]
-    fn groups_are_found_up_to_the_root() {
-        let found = |text: &str| memory_groups(text).iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
-        assert_eq!(found("0::/a/b\n"), ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"]);
-        assert_eq!(
-            found("5:memory:/x\n4:cpu,cpuacct:/x\n0::/../y\n"),
-            ["/sys/fs/cgroup/memory/x", "/sys/fs/cgroup/memory"]
-        );
-        assert_eq!(found(""), Vec::<String>::new());
-    }
-
-    #[test]
     fn cached_files_count_as_free() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
@@ -214,12 +170,12 @@ mod tests {
 
     #[test]
     fn a_command_needs_room_for_a_runtime_too() {
-        let lacks = |descriptors, space, memory| lacks(descriptors, space, memory).map(|(what, _)| what);
+        let lacks = |descriptors, space, memory| lacks(descriptors, space, memory, None).map(|(what, _)| what);
         assert_eq!(lacks(None, None, None), None);
-        assert_eq!(lacks(Some(64), Some(608 << 20), Some((48 << 20, 64 << 20))), None);
+        assert_eq!(lacks(Some(64), Some(640 << 20), Some((48 << 20, 64 << 20))), None);
         assert_eq!(lacks(Some(60), None, None).unwrap(), "it may have 60 file descriptors at most");
         assert_eq!(lacks(Some(0), None, None).unwrap(), "it may have 0 file descriptors at most");
-        assert_eq!(lacks(None, Some(600 << 20), None).unwrap(), "it may have 600 MB of address space at most");
+        assert_eq!(lacks(None, Some(630 << 20), None).unwrap(), "it may have 630 MB of address space at most");
         let memory = lacks(None, None, Some((40 << 20, 64 << 20)));
         assert_eq!(memory.unwrap(), "40 MB of the 64 MB of its memory cgroup are free");
         check_launch().unwrap();

@@ -30,7 +30,7 @@ pub mod tls {
 
     impl Used {
         /// Counts an instance.
-        pub fn new() -> Self {
+        pub fn count() -> Self {
             Self(())
         }
     }

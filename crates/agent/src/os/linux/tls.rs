@@ -272,7 +272,7 @@ pub struct Used(());
 
 impl Used {
     /// Counts an instance.
-    pub fn new() -> Self {
+    pub fn count() -> Self {
         USED.fetch_add(1, SeqCst);
         Self(())
     }

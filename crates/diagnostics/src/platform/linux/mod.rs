@@ -1,5 +1,6 @@
 pub mod discovery;
 mod executable;
+pub mod limits;
 pub(crate) mod memory;
 pub mod proc;
 pub mod transport;

@@ -1,0 +1,168 @@
+//! What the limits of a process leave it: threads, address space, and the control groups that it is in.
+
+use crate::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Threads that must be free for an event session: its own one, and those that the runtime starts for counters and samples.
+const SESSION_THREADS: u64 = 6;
+/// Bytes of address space for the stacks of these threads, and for buffers.
+const SESSION_ADDRESS_SPACE: u64 = 40 << 20;
+
+/// Checks that a process has room for one more event session.
+///
+/// A runtime does not notice that it could not start the thread of a session. It then waits for that thread when the session is to
+/// end, and for good: .NET Core 3.1 and 9.0.5 hang at their end then, or crash.
+///
+/// # Errors
+/// [`Error::NoRoom`].
+pub fn check_session(pid: u32) -> Result<(), Error> {
+    let no_room = |what: String, next: &'static str| Error::NoRoom { pid, what, next };
+    if let Some((free, limit)) = free_threads(pid).filter(|(free, _)| *free < SESSION_THREADS) {
+        return Err(no_room(threads_in_words(free, limit), MORE_THREADS));
+    }
+    if let Some((free, limit)) = free_address_space(pid).filter(|(free, _)| *free < SESSION_ADDRESS_SPACE) {
+        return Err(no_room(address_space_in_words(free, limit), MORE_ADDRESS_SPACE));
+    }
+    Ok(())
+}
+
+/// What to do where there are too few threads.
+pub const MORE_THREADS: &str =
+    "raise the limit of the container (pids.max, docker --pids-limit) or of the user (ulimit -u, TasksMax)";
+/// What to do where there is too little address space.
+pub const MORE_ADDRESS_SPACE: &str = "raise its limit (ulimit -v, LimitAS)";
+
+/// How many threads may still be started, for a person.
+pub fn threads_in_words(free: u64, limit: u64) -> String {
+    format!("only {free} more of at most {limit} threads and processes may be started there")
+}
+
+/// How much address space is left, for a person.
+pub fn address_space_in_words(free: u64, limit: u64) -> String {
+    format!("{} MB of at most {} MB of address space are in use", limit.saturating_sub(free) >> 20, limit >> 20)
+}
+
+/// How many threads a process may still start, and the limit that is reached first; `None` if there is none. Limits are those of the control
+/// groups that it is in, and, unless it is root's, that of its user (`RLIMIT_NPROC`, which root is not held to).
+pub fn free_threads(pid: u32) -> Option<(u64, u64)> {
+    let groups = groups(&file(pid, "cgroup"), "pids");
+    let of_groups = groups.iter().filter_map(|group| {
+        let number = |name: &str| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
+        let limit = number("pids.max")?;
+        Some((limit.saturating_sub(number("pids.current")?), limit))
+    });
+    let of_user = || {
+        let uid = real_user(&file(pid, "status")).filter(|uid| *uid != 0)?;
+        let limit = soft_limit(&file(pid, "limits"), "Max processes")?;
+        Some((limit.saturating_sub(threads_of(uid)), limit))
+    };
+    of_groups.chain(of_user()).min()
+}
+
+/// How much address space a process may still use, and its limit (`RLIMIT_AS`); `None` if there is none.
+pub fn free_address_space(pid: u32) -> Option<(u64, u64)> {
+    let limit = soft_limit(&file(pid, "limits"), "Max address space")?;
+    Some((limit.saturating_sub(status_bytes(&file(pid, "status"), "VmSize:")?), limit))
+}
+
+/// A soft limit of `/proc/<pid>/limits`, in the unit of that file; `None` if there is none.
+pub fn soft_limit(limits: &str, name: &str) -> Option<u64> {
+    limits.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
+}
+
+/// A size in `/proc/<pid>/status`, in bytes.
+pub fn status_bytes(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
+}
+
+/// Folders of a process's control group of one controller and all above it, from `/proc/<pid>/cgroup`: of version 2, and of version 1.
+pub fn groups(cgroup: &str, controller: &str) -> Vec<PathBuf> {
+    let of = |line: &str| {
+        let (_, rest) = line.split_once(':')?;
+        let (controllers, path) = rest.split_once(':')?;
+        let root = match controllers {
+            "" => PathBuf::from("/sys/fs/cgroup"),
+            _ if controllers.split(',').any(|one| one == controller) => Path::new("/sys/fs/cgroup").join(controller),
+            _ => return None,
+        };
+        // Above the root of our cgroup namespace nothing can be seen.
+        (!path.contains("..")).then(|| (root.clone(), root.join(path.trim_start_matches('/'))))
+    };
+    let lines = cgroup.lines().filter_map(of);
+    lines
+        .flat_map(|(root, path)| {
+            path.ancestors().take_while(|one| one.starts_with(&root)).map(Path::to_owned).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+fn file(pid: u32, name: &str) -> String {
+    fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default()
+}
+
+/// The first number of `Uid:` in `/proc/<pid>/status`.
+fn real_user(status: &str) -> Option<u32> {
+    status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().next()?.parse().ok()
+}
+
+/// How many threads a user has.
+fn threads_of(uid: u32) -> u64 {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let threads = processes.filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse::<u32>().ok()?;
+        let status = file(pid, "status");
+        let is_theirs = real_user(&status) == Some(uid);
+        is_theirs.then(|| soft_limit(&status, "Threads:")).flatten()
+    });
+    threads.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_and_sizes_are_read() {
+        let limits = "Limit                     Soft Limit           Hard Limit           Units\n\
+                      Max open files            500                  1000                 files\n\
+                      Max address space         unlimited            unlimited            bytes\n";
+        assert_eq!(soft_limit(limits, "Max open files"), Some(500));
+        assert_eq!(soft_limit(limits, "Max address space"), None);
+        assert_eq!(status_bytes("Name:\tx\nVmSize:\t    2048 kB\n", "VmSize:"), Some(2 << 20));
+        assert_eq!(real_user("Name:\tx\nUid:\t1000\t0\t0\t0\n"), Some(1000));
+    }
+
+    #[test]
+    fn groups_are_found_up_to_the_root() {
+        let found = |text: &str, controller: &str| {
+            groups(text, controller).iter().map(|path| path.display().to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(found("0::/a/b\n", "pids"), ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"]);
+        let version_1 = "5:memory:/x\n6:pids:/y\n4:cpu,cpuacct:/x\n0::/../y\n";
+        assert_eq!(found(version_1, "memory"), ["/sys/fs/cgroup/memory/x", "/sys/fs/cgroup/memory"]);
+        assert_eq!(found(version_1, "pids"), ["/sys/fs/cgroup/pids/y", "/sys/fs/cgroup/pids"]);
+        assert_eq!(found("", "pids"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn threads_of_a_user_are_counted() {
+        let own = real_user(&file(std::process::id(), "status")).unwrap();
+        let before = threads_of(own);
+        assert!(before >= 1);
+        let pause = std::time::Duration::from_secs(2);
+        let threads: Vec<_> = (0..200).map(|_| std::thread::spawn(move || std::thread::park_timeout(pause))).collect();
+        // Others may start and end meanwhile.
+        assert!(threads_of(own) > before + 100);
+        threads.into_iter().for_each(|thread| {
+            thread.thread().unpark();
+            thread.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn this_process_has_room() {
+        check_session(std::process::id()).unwrap();
+    }
+}
