@@ -40,9 +40,9 @@ impl crate::memory::Memory for OwnMemory {
 impl OwnMemory {
     fn read_file(&self, address: u64, out: &mut [u8]) -> bool {
         let file = self.fallback.get_or_init(open).as_ref().and_then(|file| file.number().ok());
-        let (Some(file), Ok(address)) = (file, libc::off64_t::try_from(address)) else { return false };
+        let (Some(file), Ok(address)) = (file, libc::off_t::try_from(address)) else { return false };
         // SAFETY: the kernel writes at most `out.len()` bytes to `out`, and checks the other side itself.
-        let read = unsafe { libc::pread64(file, out.as_mut_ptr().cast(), out.len(), address) };
+        let read = unsafe { libc::pread(file, out.as_mut_ptr().cast(), out.len(), address) };
         usize::try_from(read).is_ok_and(|read| read == out.len())
     }
 }

@@ -18,7 +18,6 @@ use crate::calls::Tree;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::arch::{asm, global_asm};
 use std::cell::{Cell, UnsafeCell};
-use std::mem::size_of;
 use std::ptr::{copy_nonoverlapping, from_ref, null, null_mut, write_bytes};
 use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicUsize,
