@@ -45,6 +45,8 @@ const BEING_NAMED: usize = 2;
 /// How long the runtime may take to start, switch or end a session, and how often it is checked whether it has.
 const SESSION_LIMIT: Nanos = 10_000_000_000;
 const SESSION_PAUSE: Nanos = 200_000;
+/// As how much of that limit a pause counts at most.
+const LONGEST_PAUSE: Nanos = 100_000_000;
 /// Classes that are told apart.
 const CLASSES: usize = 2048;
 
@@ -63,7 +65,8 @@ pub fn needed(version: [u16; 4]) -> bool {
 pub fn start(agent: &Arc<Agent>) -> Result<(), String> {
     let for_thread = Arc::clone(agent);
     let started = on_own_thread(move || switch_here(&for_thread, true));
-    started.map_err(|error| error.to_string())?.unwrap_or(Ok(())).map_err(|error| error.to_string())
+    let answered = started.map_err(|error| error.to_string())?.ok_or("the runtime does not answer")?;
+    answered.map_err(|error| error.to_string())
 }
 
 /// Stops the events: none comes afterwards. In a process that ends the runtime has done so itself, and might not
@@ -90,9 +93,6 @@ pub fn must_stay() -> bool {
 fn on_own_thread<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> std::io::Result<Option<R>> {
     let result = Arc::new(Mutex::new((false, None)));
     let for_thread = Arc::clone(&result);
-    let lock = |result: &Mutex<(bool, Option<R>)>| -> (bool, Option<R>) {
-        std::mem::take(&mut *result.lock().unwrap_or_else(PoisonError::into_inner))
-    };
     if must_stay() {
         return Ok(None);
     }
@@ -100,19 +100,21 @@ fn on_own_thread<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -
         let value = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).ok();
         *for_thread.lock().unwrap_or_else(PoisonError::into_inner) = (true, value);
     })?;
-    let deadline = clock::monotonic() + SESSION_LIMIT;
-    loop {
-        if let (true, value) = lock(&result) {
+    let (mut waited, mut last) = (0, clock::monotonic());
+    while waited < SESSION_LIMIT {
+        if let (true, value) = std::mem::take(&mut *result.lock().unwrap_or_else(PoisonError::into_inner)) {
             thread.join();
             return Ok(value);
         }
-        if clock::monotonic() > deadline {
-            STUCK.store(true, SeqCst);
-            std::mem::forget(thread);
-            return Ok(None);
-        }
-        clock::sleep_until(clock::monotonic() + SESSION_PAUSE);
+        clock::sleep_until(last + SESSION_PAUSE);
+        let now = clock::monotonic();
+        // A process that was stopped meanwhile has not waited.
+        waited += (now - last).min(LONGEST_PAUSE);
+        last = now;
     }
+    STUCK.store(true, SeqCst);
+    std::mem::forget(thread);
+    Ok(None)
 }
 
 /// Replaces the session by one that tells catches too, or throws only. For a moment two run, so that nothing is

@@ -224,7 +224,7 @@ fn thread_local_keys_are_taken_one_at_a_time_and_returned() {
         for run in 0..4 {
             record(&process, Path::new(&file(&folder, &format!("{run}.clrscope"))), &profilers).wait().expect(0);
         }
-        // None is left: nothing begins, and the process goes on.
+        // None is left: nothing begins, and the process continues.
         assert_eq!(ask(&mut process, "keys 0"), "taken 2", "{runtime}");
         let ended = record(&process, Path::new(&file(&folder, "none.clrscope")), &profilers).wait();
         ended.expect_error(4, &["thread-local key"]);

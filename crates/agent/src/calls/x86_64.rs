@@ -45,6 +45,18 @@ macro_rules! slowly {
     };
 }
 
+/// Finds the thread's block, and its tree in it; goes to 3 if either is missing. Uses `rax` and `rdx`.
+macro_rules! tree_to_r11 {
+    () => {
+        concat!(
+            "mov rax, qword ptr [rip + {place}]\n",
+            "mov rdx, qword ptr fs:[rax - 8]\ncmp rdx, qword ptr [rip + {sequence}]\njne 3f\n",
+            "mov rax, qword ptr fs:[rax]\ntest rax, rax\njz 3f\n",
+            "mov r11, [rax + {tree}]\ntest r11, r11\njz 3f",
+        )
+    };
+}
+
 /// Called before the first instruction of a method.
 #[unsafe(naked)]
 unsafe extern "system" fn enter_hook(_function: FunctionIDOrClientID) {
@@ -58,17 +70,7 @@ unsafe extern "system" fn enter_hook(_function: FunctionIDOrClientID) {
         ".cfi_adjust_cfa_offset 8",
         "push rdx",
         ".cfi_adjust_cfa_offset 8",
-        // The thread's block, if there is one, and its tree.
-        "mov rax, qword ptr [rip + {place}]",
-        "mov rdx, qword ptr fs:[rax - 8]",
-        "cmp rdx, qword ptr [rip + {sequence}]",
-        "jne 3f",
-        "mov rax, qword ptr fs:[rax]",
-        "test rax, rax",
-        "jz 3f",
-        "mov r11, [rax + {tree}]",
-        "test r11, r11",
-        "jz 3f",
+        tree_to_r11!(),
         // Only below the frame that runs; others were left by an exception.
         "mov r10d, [r11 + {top}]",
         "cmp r15, [r11 + r10 + {sp}]",
@@ -141,17 +143,7 @@ unsafe extern "system" fn leave_hook(_function: FunctionIDOrClientID) {
         ".cfi_adjust_cfa_offset 8",
         "push rdx",
         ".cfi_adjust_cfa_offset 8",
-        // The thread's block, if there is one, and its tree.
-        "mov rax, qword ptr [rip + {place}]",
-        "mov rdx, qword ptr fs:[rax - 8]",
-        "cmp rdx, qword ptr [rip + {sequence}]",
-        "jne 3f",
-        "mov rax, qword ptr fs:[rax]",
-        "test rax, rax",
-        "jz 3f",
-        "mov r11, [rax + {tree}]",
-        "test r11, r11",
-        "jz 3f",
+        tree_to_r11!(),
         // The frame that runs, and no other.
         "mov r10d, [r11 + {top}]",
         "cmp rsi, [r11 + r10 + {sp}]",

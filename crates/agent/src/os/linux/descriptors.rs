@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn numbers_of_the_programs_input_and_output_are_not_kept() {
         // Standard input of this test is its own.
-        // SAFETY: nobody reads it meanwhile, and it is put back.
+        // SAFETY: no other code reads it meanwhile, and it is restored.
         unsafe {
             let input = libc::fcntl(0, libc::F_DUPFD_CLOEXEC, 100);
             libc::close(0);
