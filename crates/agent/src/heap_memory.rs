@@ -5,6 +5,7 @@
 //! once ([`is_exhausted`]): what is left to do needs little. On threads of the agent an allocation that does not fit
 //! into the reserve waits for memory.
 
+use crate::ledger;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
 use std::ptr::null_mut;
@@ -92,7 +93,7 @@ fn count(change: i64) {
     let sum = SUM.fetch_add(moved, Relaxed) + moved;
     if moved > 0 && sum > HIGHEST.load(Relaxed) {
         HIGHEST.fetch_max(sum, Relaxed);
-        if sum as u64 > Resource::HeapBytes.budget() {
+        if sum as u64 > ledger::budget(Resource::HeapBytes) {
             EXHAUSTED.store(true, Relaxed);
         }
     }

@@ -4,6 +4,7 @@
 //! dropping what [`take`] gave. The ledger belongs to the library, not to a session: several sessions may follow each other.
 //! Callbacks and signal handlers may use it: it consists of atomic numbers.
 
+use crate::os::alternate;
 use std::fs::File;
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -28,6 +29,48 @@ fn account(resource: Resource) -> Option<&'static Account> {
     ACCOUNTS.get(resource as usize)
 }
 
+/// Bytes of address space that may be taken in a process that has a limit (`RLIMIT_AS`).
+static SHARE: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// What part of the address space that is free as a session begins is for mappings, and as much for alternate stacks. Twice as much is for the
+/// heap.
+const PART: u64 = 8;
+/// What is taken to be free where that cannot be read: less than clrscope asks for before it loads the agent.
+const AT_LEAST: u64 = 256 << 20;
+
+/// The most of a resource that is held at a time.
+pub fn budget(resource: Resource) -> u64 {
+    let share = SHARE.load(Relaxed);
+    let most = match resource {
+        Resource::MappedBytes => share,
+        Resource::AlternateStacks => share / alternate::SIZE as u64,
+        Resource::HeapBytes => share.saturating_mul(2),
+        _ => u64::MAX,
+    };
+    resource.budget().min(most)
+}
+
+/// The share of a process with this limit that uses so much now.
+fn share_of(limit: Option<u64>, used: Option<u64>) -> u64 {
+    let Some(limit) = limit else { return u64::MAX };
+    used.map_or(AT_LEAST, |used| limit.saturating_sub(used)) / PART
+}
+
+/// The limit of address space, and how much of it is used (proc_pid_status(5)).
+fn address_space() -> (Option<u64>, Option<u64>) {
+    let mut limits = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the kernel writes to a local.
+    unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limits) };
+    if limits.rlim_cur == libc::RLIM_INFINITY {
+        return (None, None);
+    }
+    let status = read("/proc/self/status").unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
+    let line = status.lines().find_map(|line| line.strip_prefix("VmSize:"));
+    let used = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    (Some(limits.rlim_cur), used.map(|kilobytes| kilobytes << 10))
+}
+
 /// Takes so much of a resource; `None` if that would exceed its budget.
 pub fn take(resource: Resource, amount: u64) -> Option<Held> {
     enter(resource, amount).then(|| Held { resource, amount })
@@ -36,7 +79,7 @@ pub fn take(resource: Resource, amount: u64) -> Option<Held> {
 /// Takes without a guard: whoever does must [`leave`] once. For what handlers take, and for what is kept by number.
 pub fn enter(resource: Resource, amount: u64) -> bool {
     let Some(account) = account(resource) else { return false };
-    let fits = |held: u64| held.checked_add(amount).filter(|held| *held <= resource.budget());
+    let fits = |held: u64| held.checked_add(amount).filter(|held| *held <= budget(resource));
     match account.held.fetch_update(SeqCst, Relaxed, fits) {
         Ok(before) => {
             account.highest.fetch_max(before + amount, Relaxed);
@@ -90,8 +133,10 @@ pub fn report() -> Vec<ResourceUse> {
     all.filter(|used| used.highest != 0 || used.refused != 0).collect()
 }
 
-/// A new session begins: highest marks count from now on.
+/// A new session begins: highest marks count from now on, and it may use a share of the address space that is free now.
 pub fn restart() {
+    let (limit, used) = address_space();
+    SHARE.store(share_of(limit, used), Relaxed);
     for account in &ACCOUNTS {
         account.highest.store(account.held.load(SeqCst), Relaxed);
         account.refused.store(0, Relaxed);
@@ -192,6 +237,21 @@ mod tests {
         assert_eq!(expected.left(), Some(0));
         leave(RESOURCE, 1);
         assert_eq!(held(RESOURCE), 0, "never below zero");
+    }
+
+    #[test]
+    fn where_addresses_are_limited_most_of_them_are_left() {
+        assert_eq!(share_of(None, None), u64::MAX);
+        assert_eq!(share_of(Some(3 << 30), Some(2 << 30)), 128 << 20);
+        assert_eq!(share_of(Some(2 << 30), Some(3 << 30)), 0);
+        assert_eq!(share_of(Some(3 << 30), None), 32 << 20);
+        assert_eq!(budget(Resource::MappedBytes), Resource::MappedBytes.budget());
+        SHARE.store(96 << 20, Relaxed);
+        assert_eq!(budget(Resource::MappedBytes), 96 << 20);
+        assert_eq!(budget(Resource::AlternateStacks), 1024);
+        assert_eq!(budget(Resource::HeapBytes), 192 << 20);
+        assert_eq!(budget(Resource::Threads), Resource::Threads.budget());
+        SHARE.store(u64::MAX, Relaxed);
     }
 
     #[test]

@@ -183,6 +183,31 @@ fn queued_signals_are_left_to_the_program() {
     }
 }
 
+/// How many bytes of addresses a process uses.
+fn addresses(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+    size.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() << 10
+}
+
+/// Each thread that runs traced methods has tables of 13 MB of addresses; a program that may have no more could start no thread.
+#[test]
+fn addresses_are_left_to_the_program() {
+    on_sample_runtimes_at_once(|runtime| {
+        let mut process = tenant(runtime, "true", &["--churn", "200", "--burn", "1"]);
+        let limit = Some(addresses(process.pid()) + (768 << 20));
+        prlimit(Pid::from_raw(process.pid() as i32), Resource::As, Rlimit { current: limit, maximum: limit }).unwrap();
+        let pid = process.pid().to_string();
+        let ended =
+            Running::start(clrscope(["trace", &pid, "Clrscope.Samples.Tenant.*", "--for", "2s", "--json"])).wait();
+        assert!(process.is_running(), "{runtime}: {}", process.transcript());
+        let found: Value = serde_json::from_str(&ended.expect(0).out).unwrap();
+        let calls = found["methods"].as_array().unwrap().iter().map(|method| method["calls"].as_u64().unwrap());
+        assert!(calls.sum::<u64>() > 100, "{runtime}: {found}");
+        assert!(truth(runtime, &mut process)["churned"].as_u64().unwrap() > 200);
+    });
+}
+
 #[test]
 fn a_process_without_room_is_left_alone() {
     on_sample_runtimes_at_once(|runtime| {
@@ -200,11 +225,8 @@ fn a_process_without_room_is_left_alone() {
         prlimit(id, Resource::Nofile, few).unwrap();
         refused("file descriptors are open");
         prlimit(id, Resource::Nofile, Rlimit { current: Some(1000), maximum: Some(1000) }).unwrap();
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-        let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
-        let size: u64 = size.trim().trim_end_matches(" kB").trim().parse().unwrap();
         let all = getrlimit(Resource::As);
-        prlimit(id, Resource::As, Rlimit { current: Some((size << 10) + (64 << 20)), maximum: None }).unwrap();
+        prlimit(id, Resource::As, Rlimit { current: Some(addresses(pid) + (64 << 20)), maximum: None }).unwrap();
         refused("address space are in use");
         prlimit(id, Resource::As, all).unwrap();
         let mut process = process;

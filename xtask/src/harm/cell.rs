@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use testkit::Runtime;
 
 /// How long clrscope works where it has an end of its own, and where it is ended before.
@@ -377,6 +377,8 @@ impl Attempt<'_> {
     fn attached(&mut self, driver: &Driver, blows: &[(u64, Blow)]) -> Result<(Live, Outcome)> {
         let mut live = self.ready(driver)?;
         let before = self.before(live.target);
+        // What happens before it comes is nothing that clrscope did.
+        ensure!(is_alive(live.target) && !driver.is_over(), "the target ended before clrscope came");
         self.compared = Instant::now();
         let mut schedule = Schedule { steps: Vec::new() };
         let started = Instant::now();
@@ -594,15 +596,11 @@ impl Attempt<'_> {
 
     /// After clrscope was killed the next one works, and removes what that could not.
     fn again(&mut self, live: &Live) -> Result<()> {
-        // Only what is a minute old is nobody's for certain.
-        for name in files_of_ours(&self.scene.tmp) {
-            let old = SystemTime::now() - Duration::from_secs(120);
-            // A file system that is full or read-only keeps the time as it is.
-            let _ = File::open(self.scene.tmp.join(name)).and_then(|folder| folder.set_modified(old));
-        }
         let mut command = Command::new(&self.bench.clrscope);
         command.args(["record", &live.target.to_string(), "-q", "-p", "gc", "-d", "100ms", "-o"]);
-        command.arg(self.scene.path("again.clrscope")).env("TMPDIR", &self.scene.own_tmp);
+        // Where the killed one had its temporary files.
+        let tmp = if self.action.launches { &self.scene.tmp } else { &self.scene.own_tmp };
+        command.arg(self.scene.path("again.clrscope")).env("TMPDIR", tmp);
         let file = self.scene.path("again");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&file)?);
         let mut child = command.spawn()?;

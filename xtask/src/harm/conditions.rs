@@ -5,6 +5,7 @@ use super::scene::{Live, Scene, hierarchy, launcher, run, signal, unmount};
 use super::targets::Target;
 use crate::tool;
 use anyhow::{Context, Result, ensure};
+use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use std::fs;
 use std::os::unix::fs::chown;
@@ -100,7 +101,7 @@ pub fn all() -> Vec<Condition> {
         Condition { missing: || no_tool("setpriv"), ..condition("no-new-privileges", no_new_privileges) },
         Condition { missing: no_other_user, excludes: &["mount-namespace"], ..condition("other-user", other_user) },
         Condition { missing: not_root, excludes: &["pid-namespace"], ..condition("mount-namespace", mount_namespace) },
-        Condition { missing: not_root, ..condition("pid-namespace", pid_namespace) },
+        Condition { missing: not_root, not_for: of_children, ..condition("pid-namespace", pid_namespace) },
         Condition {
             missing: not_root,
             excludes: &["squatter"],
@@ -148,8 +149,15 @@ fn small_alternate_stacks(target: &Target) -> Option<&'static str> {
 
 /// Programs that use more memory at times than a limit which is set by what they used before.
 fn growing(target: &Target) -> Option<&'static str> {
-    let grows = ["gcstress", "servergc", "gen0size", "churn1000"].contains(&target.name);
+    let names = ["gcstress", "servergc", "gen0size", "churn1000", "dynamicmethods", "recursion", "smallstacks"];
+    let grows = names.contains(&target.name);
     grows.then_some("what it uses varies by more than the limit leaves, so it ends without clrscope, too")
+}
+
+/// A program that is process 1 of its namespace, and is waited for by nobody.
+fn of_children(target: &Target) -> Option<&'static str> {
+    (target.name == "forkexec")
+        .then_some("as process 1 of a namespace it waits for its children for good without clrscope, too")
 }
 
 fn option(scene: &mut Scene, name: &str, value: &str) -> Result<()> {
@@ -205,9 +213,9 @@ fn pids(scene: &mut Scene) -> Result<()> {
     Ok(())
 }
 
-/// 64 to 256 MB of addresses more than are used when all is ready.
+/// 64 MB to 2 GB of addresses more than are used when all is ready.
 fn address_space(scene: &mut Scene) -> Result<()> {
-    let more = (64 + scene.random.below(193) as u64) << 20;
+    let more = (64 + scene.random.below(1985) as u64) << 20;
     scene.when_ready(move |live| {
         let status = fs::read_to_string(format!("/proc/{}/status", live.target))?;
         let size = status
@@ -215,8 +223,16 @@ fn address_space(scene: &mut Scene) -> Result<()> {
             .find_map(|line| line.strip_prefix("VmSize:")?.split_whitespace().next()?.parse::<u64>().ok());
         let limit = Some((size.context("no VmSize")? << 10) + more);
         let pid = i32::try_from(live.target).ok().and_then(Pid::from_raw);
-        prlimit(pid, Resource::As, Rlimit { current: limit, maximum: limit })?;
-        Ok(())
+        match prlimit(pid, Resource::As, Rlimit { current: limit, maximum: limit }) {
+            // Root in a container may not have CAP_SYS_RESOURCE: then only the process's user may set its limits.
+            Err(Errno::PERM) => {
+                let user = NOBODY.to_string();
+                let mut command = Command::new("setpriv");
+                command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "prlimit"]);
+                run(command.args(["--pid", &live.target.to_string(), &format!("--as={}", limit.unwrap_or_default())]))
+            }
+            result => Ok(result.map(drop)?),
+        }
     });
     Ok(())
 }

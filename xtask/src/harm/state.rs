@@ -41,8 +41,9 @@ const SMALL: u64 = 256 << 10;
 /// Protection of ordinary memory.
 const WRITABLE: &str = "rw-p";
 
-/// Descriptors of the program's own executable. A program in a single file opens it once more for each assembly that it
-/// loads, also seconds after its start; the agent never does.
+/// Descriptors of the program's own executable, and of assemblies. A program in a single file opens it once more for each assembly that it
+/// loads, also seconds after its start, and .NET Core 3.1 keeps the files of assemblies open: of five where events with counters are asked
+/// for. The agent opens neither.
 const PROGRAM: &str = "program";
 
 /// How names of clrscope's begin, or begin after `lib`.
@@ -64,7 +65,7 @@ impl State {
         let mut inodes = BTreeSet::new();
         for descriptor in fs::read_dir(proc.join("fd")).ok()?.flatten() {
             let Ok(link) = fs::read_link(descriptor.path()) else { continue };
-            if link == program {
+            if link == program || link.extension().is_some_and(|extension| extension == "dll") {
                 *state.descriptors.entry(PROGRAM.to_owned()).or_insert(0) += 1;
                 continue;
             }

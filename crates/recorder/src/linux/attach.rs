@@ -2,7 +2,7 @@ use super::{
     Recording, Worker,
     door::{LoadTurn, Loaded, Resident},
     link::{self, AgentLink},
-    place::Place,
+    place::{Place, Viewer},
     pump::now,
     room,
     start::{self, OutputFile, Start},
@@ -43,12 +43,14 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
     }
     let port = process.port()?;
     let target = Target::new(pid).map_err(|_| RecordError::Exited { pid })?;
-    let viewer = target
-        .viewer()
-        .map_err(|source| RecordError::Io { what: format!("reading the facts of process {pid}"), source })?;
+    let viewer = target.viewer().map_err(|source| start::no_viewer(pid, source))?;
     // First of all, so that it is done whatever is refused. What a killed clrscope has asked the runtime for may still be loaded: not
     // without its file, and what is loaded is seen.
     Place::sweep(&viewer);
+    // What it has left of a launch is where we make our own temporary files, and belongs to us.
+    if let Ok(own) = Viewer::own() {
+        Place::sweep(&own);
+    }
     room::check(pid)?;
     let output = options.output.as_deref().map(OutputFile::create).transpose()?;
     // The ring is opened before the agent is loaded, so that no time is lost between the two.

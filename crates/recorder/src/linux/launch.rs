@@ -1,7 +1,6 @@
 use super::{
     Recording, Worker,
     door::LoadTurn,
-    identity::Identity,
     link::{self, AgentLink, Peer},
     place::{Place, Viewer},
     pump::now,
@@ -11,7 +10,6 @@ use super::{
 };
 use crate::{Progress, RecordError, RecordOptions, RuleHandle, SessionSummary, StopHandle, Summary};
 use diagnostics::{Port, clsid_text, proc};
-use rootfs::Root;
 use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open, setrlimit};
 use session::{Entry, LiveSink};
 use std::{
@@ -47,11 +45,8 @@ const MAIN_SLOT: [&str; 3] = ["CORECLR_ENABLE_PROFILING", "CORECLR_PROFILER", "C
 /// group, so the terminal's signals reach it as if we were not there.
 pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recording, RecordError> {
     let shown = command.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join(" ");
-    let viewer = Viewer {
-        root: Root::own().map_err(|source| RecordError::Io { what: "opening the root directory".into(), source })?,
-        tmp: std::env::var_os("TMPDIR").map(PathBuf::from).filter(|path| path.is_absolute()),
-        owner: Identity::own(),
-    };
+    let no_root = |source| RecordError::Io { what: "opening the root directory".into(), source };
+    let viewer = Viewer::own().map_err(no_root)?;
     start::check_together(&options)?;
     room::check_launch().inspect_err(|_| Place::sweep(&viewer))?;
     let alone = options.profilers.iter().find(|selection| selection.spec.needs_main_slot());

@@ -58,6 +58,15 @@ pub(super) struct Viewer {
 }
 
 impl Viewer {
+    /// Ourselves.
+    ///
+    /// # Errors
+    /// Our root directory cannot be opened.
+    pub fn own() -> io::Result<Self> {
+        let tmp = std::env::var_os("TMPDIR").map(PathBuf::from).filter(|path| path.is_absolute());
+        Ok(Self { root: Root::own()?, tmp, owner: Identity::own() })
+    }
+
     /// Where a folder can be, the first choice first.
     fn candidates(&self) -> impl Iterator<Item = &Path> {
         self.tmp.iter().map(PathBuf::as_path).chain(CANDIDATES.iter().map(Path::new))

@@ -93,6 +93,15 @@ pub(super) fn config(
     })
 }
 
+/// What it means that the facts of a process cannot be read: as a rule that it has ended. Of one that is just ending some are gone before
+/// the system says that it is.
+pub(super) fn no_viewer(pid: u32, source: io::Error) -> RecordError {
+    if source.kind() == io::ErrorKind::NotFound || Errno::from_io_error(&source) == Some(Errno::SRCH) {
+        return RecordError::Exited { pid };
+    }
+    RecordError::Io { what: format!("reading the facts of process {pid}"), source }
+}
+
 /// Makes up for a main profiler of ours that leaves a process that continues: an instance that does nothing is loaded as a
 /// notification-only profiler (see [`SessionConfig::makes_up`]). All of a process are in one library. False if
 /// there are so many that no slot of the runtime should be spent on another one, or if that library is not found again.
@@ -124,9 +133,7 @@ pub(super) fn make_up(pid: u32, options: &RecordOptions) -> Result<bool, RecordE
             },
         }
     };
-    let viewer = Target::new(pid)
-        .and_then(|target| target.viewer())
-        .map_err(|source| RecordError::Io { what: format!("reading the facts of process {pid}"), source })?;
+    let viewer = Target::new(pid).and_then(|target| target.viewer()).map_err(|source| no_viewer(pid, source))?;
     let Some(known) = Loaded::of(pid).makes_up else {
         let place = Place::make_named(&viewer, &options.agent, IDLE_NAME)?;
         return match load(&place.agent_path()) {
@@ -489,6 +496,24 @@ mod tests {
         }
         assert_eq!(std::fs::read(path("victim")).unwrap(), b"victim");
         assert!(!path("nowhere").exists());
+    }
+
+    #[test]
+    fn a_process_that_is_ending_has_ended() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id();
+        let target = Target::new(pid).unwrap();
+        target.viewer().unwrap();
+        child.kill().unwrap();
+        // One that nobody has waited for yet has its numbers, and no folder any more.
+        while target.is_alive() {
+            std::thread::yield_now();
+        }
+        let of_zombie = target.viewer().map_err(|source| no_viewer(pid, source).exit_code());
+        child.wait().unwrap();
+        let of_none = target.viewer().map_err(|source| no_viewer(pid, source).exit_code());
+        assert_eq!((of_zombie.err(), of_none.err()), (Some(5), Some(5)));
+        assert_eq!(no_viewer(pid, io::ErrorKind::PermissionDenied.into()).exit_code(), 6);
     }
 
     #[test]

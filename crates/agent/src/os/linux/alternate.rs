@@ -8,13 +8,18 @@ use crate::ledger;
 use std::io;
 use std::ops::Range;
 use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use wire::Resource;
 
 /// Bytes of a large alternate stack, guard page included.
 pub const SIZE: usize = 96 << 10;
 const GUARD: usize = 4096;
-/// What stands, with the stack's address, behind its guard page: nobody else writes this there.
+/// What stands, with the stack's number, behind its guard page: nobody else writes this there.
 const MARK: u64 = 0x6b63_6174_735f_7263;
+/// What stands, with the number of the stack that has taken its place, at the same place of one of the runtime's.
+const MARK_OF_OLD: u64 = 0x646c_6f5f_7263_6b63;
+/// The number of the stack that was mapped last.
+static LAST: AtomicU64 = AtomicU64::new(0);
 /// Most bytes of a thread's own stack that are looked through.
 const MOST_SEARCHED: u64 = 1 << 20;
 /// Bytes below the stack pointer that a function may use without moving it (System V ABI, x86-64).
@@ -39,9 +44,8 @@ impl Stacks {
         Ok(Self { file })
     }
 
-    /// Maps one, laid out as the runtime lays out its own: a guard page at its low end, in the bounds that are told to the kernel. Gives its
-    /// address.
-    pub fn map(&self) -> Option<u64> {
+    /// Maps one, laid out as the runtime lays out its own: a guard page at its low end, in the bounds that are told to the kernel.
+    pub fn map(&self) -> Option<Stack> {
         if !ledger::enter(Resource::AlternateStacks, 1) {
             return None;
         }
@@ -54,39 +58,92 @@ impl Stacks {
         }
         // SAFETY: the first page of the mapping just made.
         unsafe { libc::mprotect(start, GUARD, libc::PROT_NONE) };
+        let number = LAST.fetch_add(1, Relaxed).wrapping_add(1);
         // SAFETY: behind the guard page all of it can be written to; the kernel begins at the other end.
-        unsafe { start.cast::<u8>().add(GUARD).cast::<[u64; 2]>().write_volatile([MARK, start as u64]) };
-        Some(start as u64)
+        unsafe { start.cast::<u8>().add(GUARD).cast::<[u64; 2]>().write_volatile([MARK, number]) };
+        Some(Stack { start: start as u64, number })
     }
 }
 
-/// Unmaps a stack.
-///
-/// # Safety
-/// [`Stacks::map`] gave it, it was not unmapped since, and no thread uses it, nor may return to it.
-pub unsafe fn unmap(stack: u64) {
-    // SAFETY: the caller's contract.
-    unsafe { libc::munmap(stack as *mut libc::c_void, SIZE) };
-    ledger::leave(Resource::AlternateStacks, 1);
+/// A stack that [`Stacks::map`] made. Another one may be mapped at its address once somebody has unmapped it: its number is its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stack {
+    /// Its address.
+    pub start: u64,
+    /// Its number.
+    pub number: u64,
 }
 
-/// Unmaps the stack of a thread that has ended, if it is still there. Says whether it was.
-///
-/// # Safety
-/// [`Stacks::map`] gave it, and no thread uses it.
-pub unsafe fn unmap_if_mapped(stack: u64) -> bool {
+impl Stack {
+    /// Whether it is still there, and the kernel says so.
+    fn is_there(self) -> bool {
+        read(self.start + GUARD as u64) == Ok([MARK, self.number])
+    }
+
+    /// Marks an alternate stack that this one takes the place of, if it is one of the runtime's: of those a page without access at the low end
+    /// is a part. [`Self::unmap_of_ended`] knows it by that. Nothing may lie where the mark goes, at the far end of the stack.
+    ///
+    /// To be called by the thread that has it, which is not on it.
+    pub fn mark_old(self, old: &libc::stack_t) {
+        let start = old.ss_sp as u64;
+        let is_of_pages = start.is_multiple_of(GUARD as u64) && old.ss_size.is_multiple_of(GUARD) && old.ss_size > 2 * GUARD;
+        if !is_of_pages || read(start) != Err(libc::EFAULT) {
+            return;
+        }
+        let place = start + GUARD as u64;
+        if read(place).is_ok_and(|words| words[0] == MARK_OF_OLD || words == [0; 2]) {
+            write(place, [MARK_OF_OLD, self.number]);
+        }
+    }
+
+    /// Unmaps it, if it is still there.
+    ///
+    /// # Safety
+    /// No thread uses it, nor may return to it, and this is called once.
+    pub unsafe fn unmap(self) {
+        if self.is_there() {
+            // SAFETY: it is ours, as its number says, and by the caller's contract nobody uses it.
+            unsafe { libc::munmap(self.start as *mut libc::c_void, SIZE) };
+        }
+        ledger::leave(Resource::AlternateStacks, 1);
+    }
+
+    /// Unmaps it after the end of the thread that it was set for, and the one that the thread had before.
+    ///
+    /// A thread gives back its own stack as the runtime tells of its end. Of threads of native code it tells only when they are gone, and
+    /// has by then looked for its stack in vain, as ours was set: nobody else will ever unmap it.
+    ///
+    /// # Safety
+    /// The thread is gone, `old` is what it had before, and this is called once.
+    pub unsafe fn unmap_of_ended(self, old: &libc::stack_t) {
+        // SAFETY: the caller's contract.
+        unsafe { self.unmap() };
+        // Somebody may have unmapped it, and something else may be there.
+        if read(old.ss_sp as u64 + GUARD as u64) == Ok([MARK_OF_OLD, self.number]) {
+            // SAFETY: it is the runtime's, which does not know it any more, and the thread is gone.
+            unsafe { libc::munmap(old.ss_sp, old.ss_size) };
+        }
+    }
+}
+
+/// Two words of this process's memory, where there may be none: or why the kernel does not give them.
+fn read(place: u64) -> Result<[u64; 2], i32> {
     let mut words = [0u64; 2];
     let local = libc::iovec { iov_base: words.as_mut_ptr().cast(), iov_len: size_of_val(&words) };
-    let remote = libc::iovec { iov_base: (stack + GUARD as u64) as *mut libc::c_void, iov_len: size_of_val(&words) };
+    let remote = libc::iovec { iov_base: place as *mut libc::c_void, iov_len: size_of_val(&words) };
     // SAFETY: the kernel writes to `words` as many bytes, and checks the other side itself.
-    unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
-    if words != [MARK, stack] {
-        ledger::leave(Resource::AlternateStacks, 1);
-        return false;
+    match unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) } {
+        16 => Ok(words),
+        -1 => Err(io::Error::last_os_error().raw_os_error().unwrap_or_default()),
+        _ => Err(libc::EFAULT),
     }
-    // SAFETY: it is ours, as its mark says, and the caller's contract.
-    unsafe { unmap(stack) };
-    true
+}
+
+fn write(place: u64, words: [u64; 2]) {
+    let local = libc::iovec { iov_base: words.as_ptr().cast_mut().cast(), iov_len: size_of_val(&words) };
+    let remote = libc::iovec { iov_base: place as *mut libc::c_void, iov_len: size_of_val(&words) };
+    // SAFETY: the kernel reads as many bytes from `words`, and checks the other side itself; that it may be written there is up to the caller.
+    unsafe { libc::process_vm_writev(libc::getpid(), &local, 1, &remote, 1, 0) };
 }
 
 /// A stack in the form that the kernel takes.
@@ -196,18 +253,68 @@ mod tests {
     #[test]
     fn only_what_is_ours_is_unmapped() {
         let stacks = Stacks::new().unwrap();
-        let (one, two) = (stacks.map().unwrap(), stacks.map().unwrap());
+        let (one, two, three) = (stacks.map().unwrap(), stacks.map().unwrap(), stacks.map().unwrap());
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: nobody uses them.
         unsafe {
-            // As the runtime might have: the addresses are somebody else's then.
-            unmap(two);
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-            let other = libc::mmap(two as *mut libc::c_void, SIZE, libc::PROT_READ, flags, -1, 0);
-            assert_eq!(other as u64, two);
-            assert!(unmap_if_mapped(one) && !unmap_if_mapped(two));
-            assert!(!unmap_if_mapped(one));
-            assert_eq!((two as *const u8).read(), 0, "still there");
+            // As the runtime might have: the addresses are somebody else's then, or another stack's.
+            assert_eq!(libc::munmap(two.start as *mut libc::c_void, SIZE), 0);
+            let other =
+                libc::mmap(two.start as *mut libc::c_void, SIZE, libc::PROT_READ, flags | libc::MAP_FIXED, -1, 0);
+            assert_eq!(other as u64, two.start);
+            assert!(one.is_there() && !two.is_there() && three.is_there());
+            assert!(!Stack { number: three.number + 1, ..three }.is_there());
+            one.unmap();
+            two.unmap();
+            three.unmap();
+            assert!(!one.is_there() && !three.is_there());
+            assert_eq!((two.start as *const u8).read(), 0, "still there");
             libc::munmap(other, SIZE);
+        }
+    }
+
+    #[test]
+    fn the_runtimes_own_goes_with_the_thread_whose_end_it_does_not_tell_in_time() {
+        let stacks = Stacks::new().unwrap();
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let make = |guard: i32| {
+            // SAFETY: new memory of four pages, the first of which is changed.
+            unsafe {
+                let place = libc::mmap(ptr::null_mut(), 4 * GUARD, access, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0);
+                libc::mprotect(place, GUARD, guard);
+                of(place as u64, 4 * GUARD)
+            }
+        };
+        // SAFETY: asks only.
+        let is_there = |old: &libc::stack_t| unsafe { libc::msync(old.ss_sp, old.ss_size, libc::MS_ASYNC) } == 0;
+        let (runtimes, others) = (make(libc::PROT_NONE), make(access));
+        for old in [runtimes, others] {
+            let stack = stacks.map().unwrap();
+            stack.mark_old(&old);
+            // SAFETY: no thread has ever had any of them.
+            unsafe { stack.unmap_of_ended(&old) };
+            assert!(!stack.is_there());
+        }
+        assert!(!is_there(&runtimes) && is_there(&others));
+        // One that was unmapped and is another one's now, and one that is in use up to its far end.
+        let (stack, again) = (stacks.map().unwrap(), make(libc::PROT_NONE));
+        stack.mark_old(&again);
+        let used = make(libc::PROT_NONE);
+        let fixed = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        // SAFETY: as above.
+        unsafe {
+            libc::mmap(again.ss_sp, again.ss_size, access, fixed, -1, 0);
+            stack.unmap_of_ended(&again);
+            used.ss_sp.cast::<u8>().add(GUARD).cast::<u64>().write(7);
+            let stack = stacks.map().unwrap();
+            stack.mark_old(&used);
+            stack.unmap_of_ended(&used);
+            assert_eq!(used.ss_sp.cast::<u8>().add(GUARD).cast::<u64>().read(), 7);
+        }
+        assert!(is_there(&again) && is_there(&used));
+        for old in [others, again, used] {
+            // SAFETY: made above.
+            unsafe { libc::munmap(old.ss_sp, old.ss_size) };
         }
     }
 

@@ -159,6 +159,8 @@ struct ThreadSlot {
     sampled: AtomicU64,
     /// The large alternate stack that was mapped for it; 0 if there is none. Who takes it out unmaps it.
     stack: AtomicU64,
+    /// The number of that stack.
+    number: AtomicU64,
     /// Whether that is set, as far as we know. Changed by the thread itself only, but for its end.
     set: AtomicBool,
     /// Address and size of the alternate stack that it had before.
@@ -366,9 +368,10 @@ impl SignalEngine {
         }
         let new = self.stacks.map()?;
         slot.keep_old(&old);
-        slot.stack.store(new, Ordering::SeqCst);
+        slot.keep_new(new);
+        new.mark_old(&old);
         // SAFETY: it was mapped for this thread, and is unmapped once it is not set any more.
-        let set = unsafe { alternate::set_own(&alternate::of(new, alternate::SIZE)) };
+        let set = unsafe { alternate::set_own(&alternate::of(new.start, alternate::SIZE)) };
         slot.set.store(set, Ordering::SeqCst);
         set.then_some(())
     }
@@ -392,7 +395,7 @@ impl SignalEngine {
                     let _ = self.free.push(index);
                     break;
                 };
-                slot.stack.store(stack, Ordering::SeqCst);
+                slot.keep_new(stack);
                 slot.thread.store(thread, Ordering::SeqCst);
                 slot.visit.store(VISIT_FAILED, Ordering::SeqCst);
                 slot.tid.store(tid, Ordering::SeqCst);
@@ -532,11 +535,10 @@ impl SignalEngine {
                 continue;
             }
             self.delete_timer_of(index);
-            slot.set.store(false, Ordering::SeqCst);
-            let stack = slot.stack.swap(0, Ordering::SeqCst);
-            if stack != 0 {
-                // SAFETY: who took it out is the one to unmap it, and its thread is gone.
-                unsafe { alternate::unmap_if_mapped(stack) };
+            let was_set = slot.set.swap(false, Ordering::SeqCst);
+            if let Some(stack) = slot.take_new() {
+                // SAFETY: who took it out is the one to unmap it, and its thread is gone, which had the old one before if ours was set.
+                unsafe { if was_set { stack.unmap_of_ended(&slot.old()) } else { stack.unmap() } };
             }
             self.release(index, tid);
         }
@@ -546,10 +548,9 @@ impl SignalEngine {
     /// Lets another thread have a slot whose alternate stack nobody uses.
     fn release(&self, index: u32, tid: u32) {
         let Some(slot) = self.shared.threads.get(index as usize) else { return };
-        let stack = slot.stack.swap(0, Ordering::SeqCst);
-        if stack != 0 {
+        if let Some(stack) = slot.take_new() {
             // SAFETY: who took it out is the one to unmap it, and it is not set.
-            unsafe { alternate::unmap(stack) };
+            unsafe { stack.unmap() };
         }
         slot.high.store(0, Ordering::SeqCst);
         slot.thread.store(0, Ordering::SeqCst);
@@ -634,21 +635,18 @@ impl SignalEngine {
         let mut left = Left::default();
         let (mut free, mut gone) = (Vec::new(), Vec::new());
         for slot in &self.shared.threads {
-            let (stack, tid) = (slot.stack.load(Ordering::SeqCst), slot.tid.load(Ordering::SeqCst));
+            let Some(stack) = slot.new_one() else { continue };
             match slot.set.load(Ordering::SeqCst) {
-                _ if stack == 0 => {}
                 // It was told, and has not come: with no handler under way it never will.
                 false if ended => free.push(stack),
-                true if ended && is_gone(tid) => gone.push(stack),
+                true if ended && is_gone(slot.tid.load(Ordering::SeqCst)) => gone.push((stack, slot.old())),
                 _ => left.stacks += 1,
             }
         }
         // SAFETY: these are set on no thread, and no handler runs that could set one; or the threads are gone.
         unsafe {
-            free.into_iter().for_each(|stack| alternate::unmap(stack));
-            for stack in gone {
-                alternate::unmap_if_mapped(stack);
-            }
+            free.into_iter().for_each(|stack| stack.unmap());
+            gone.into_iter().for_each(|(stack, old)| stack.unmap_of_ended(&old));
         }
         if displaced {
             left.stays = Some(
@@ -738,6 +736,22 @@ impl ThreadSlot {
         let [start, size] = &self.old;
         start.store(stack.ss_sp as u64, Ordering::SeqCst);
         size.store(stack.ss_size as u64, Ordering::SeqCst);
+    }
+
+    fn keep_new(&self, stack: alternate::Stack) {
+        self.number.store(stack.number, Ordering::SeqCst);
+        self.stack.store(stack.start, Ordering::SeqCst);
+    }
+
+    fn new_one(&self) -> Option<alternate::Stack> {
+        let start = self.stack.load(Ordering::SeqCst);
+        (start != 0).then(|| alternate::Stack { start, number: self.number.load(Ordering::SeqCst) })
+    }
+
+    /// Takes it out.
+    fn take_new(&self) -> Option<alternate::Stack> {
+        let start = self.stack.swap(0, Ordering::SeqCst);
+        (start != 0).then(|| alternate::Stack { start, number: self.number.load(Ordering::SeqCst) })
     }
 
     fn old(&self) -> libc::stack_t {
@@ -1158,18 +1172,18 @@ unsafe fn visited(thread: &ThreadSlot, context: &mut libc::ucontext_t) {
     let old = context.uc_stack;
     let mut result = VISITED;
     if alternate::is_small(&old) {
-        let stack = thread.stack.load(Ordering::SeqCst);
-        if stack == 0 || alternate::range(&old).contains(&sp) {
-            result = VISIT_FAILED;
-        } else {
-            let new = alternate::of(stack, alternate::SIZE);
+        if let Some(stack) = thread.new_one().filter(|_| !alternate::range(&old).contains(&sp)) {
+            let new = alternate::of(stack.start, alternate::SIZE);
             thread.keep_old(&old);
+            stack.mark_old(&old);
             // The kernel sets this stack as the handler returns. The old one stays: a thread that throws for a null reference runs
             // on its own stack again while it still needs what the kernel and the runtime have put there.
             context.uc_stack = new;
             // SAFETY: the thread's own alternate stack, on which it is not; nobody else uses it.
             unsafe { alternate::replace_on_alternate(&old, &new) };
             thread.set.store(true, Ordering::SeqCst);
+        } else {
+            result = VISIT_FAILED;
         }
     }
     // SAFETY: reads a register, in glibc and in musl.
