@@ -21,6 +21,8 @@ pub struct Action {
     pub good: &'static [i32],
     /// The same where it is ended before its own end: the report is not complete.
     pub interrupted: &'static [i32],
+    /// How many times as long as others it may take.
+    pub patience: u32,
     arguments: Box<Arguments>,
 }
 
@@ -59,6 +61,7 @@ impl Action {
             needs_main_slot: false,
             good: &[],
             interrupted: &[],
+            patience: 1,
             arguments: Box::new(move |given| {
                 let filled = |word| match word {
                     "PID" => given.pid.to_owned(),
@@ -125,13 +128,12 @@ pub fn all() -> Vec<Action> {
     all.push(Action::of("heap-histogram", "heap PID --histogram --json").main_slot().interrupted(&[8]));
     all.push(Action::of("leaks", "leaks PID --looks 2 --every 1s --json").main_slot().interrupted(&[8]));
     all.push(Action::of("async", "async PID -d 1s --json").main_slot().interrupted(&[8]));
-    for (name, more) in
-        [("", ""), ("-count", " --count"), ("-toggle", " --calls 200"), ("-each-call", " --each-call -o OUT")]
-    {
-        all.push(
-            Action::of(format!("trace{name}"), format!("trace PID PATTERN --for LENGTH{more} --json")).main_slot(),
-        );
-    }
+    let trace = |name: &str, more: &str| {
+        Action::of(format!("trace{name}"), format!("trace PID PATTERN --for LENGTH{more} --json")).main_slot()
+    };
+    all.extend([trace("", ""), trace("-count", " --count"), trace("-toggle", " --calls 200")]);
+    // A build without optimization reads the millions of calls that it has written at a million in a second.
+    all.push(Action { patience: 4, ..trace("-each-call", " --each-call -o OUT") });
     all.push(Action::of("deadlocks", "deadlocks PID --json").good(&[7, 9]));
     all.push(Action::of("deadlocks-no-attach", "deadlocks PID --no-attach --json").good(&[7, 9]));
     all.push(Action::of("top", "top PID --json -d LENGTH"));

@@ -147,13 +147,14 @@ impl Bench {
         for condition in conditions {
             (condition.apply)(&mut scene).with_context(|| format!("{} cannot be set up", condition.name))?;
         }
-        let patience = conditions.iter().map(|condition| condition.patience).max().unwrap_or(1);
+        let action = &table.actions[cell[4]];
+        let patience = conditions.iter().map(|condition| condition.patience).max().unwrap_or(1).max(action.patience);
         let mut attempt = Attempt {
             bench: self,
             runtime,
             target,
             conditions,
-            action: &table.actions[cell[4]],
+            action,
             ending: &table.endings[cell[5]],
             with: part == Part::With,
             patience,

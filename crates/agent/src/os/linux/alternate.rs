@@ -86,7 +86,8 @@ impl Stack {
     /// To be called by the thread that has it, which is not on it.
     pub fn mark_old(self, old: &libc::stack_t) {
         let start = old.ss_sp as u64;
-        let is_of_pages = start.is_multiple_of(GUARD as u64) && old.ss_size.is_multiple_of(GUARD) && old.ss_size > 2 * GUARD;
+        let is_of_pages =
+            start.is_multiple_of(GUARD as u64) && old.ss_size.is_multiple_of(GUARD) && old.ss_size > 2 * GUARD;
         if !is_of_pages || read(start) != Err(libc::EFAULT) {
             return;
         }
@@ -280,7 +281,8 @@ mod tests {
         let make = |guard: i32| {
             // SAFETY: new memory of four pages, the first of which is changed.
             unsafe {
-                let place = libc::mmap(ptr::null_mut(), 4 * GUARD, access, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0);
+                let place =
+                    libc::mmap(ptr::null_mut(), 4 * GUARD, access, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0);
                 libc::mprotect(place, GUARD, guard);
                 of(place as u64, 4 * GUARD)
             }
