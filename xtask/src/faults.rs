@@ -22,8 +22,10 @@ const FILE: &str = "CLRSCOPE_FAULT_FILE";
 const AGENT: &str = "CLRSCOPE_AGENT";
 /// How long a recording with a fault in it may take. A process that is out of memory waits for some five seconds.
 const LIMIT: Duration = Duration::from_secs(45);
-/// After so many recordings a process is ended in order, and its results are checked.
-const RECORDINGS: usize = 24;
+/// After so many recordings a process is ended in order, and its results are checked: after sixteen snapshots of the heap the agent stays.
+const RECORDINGS: usize = 12;
+/// How often a site is tried that a recording did not come to, from the second time on in a process of its own.
+const PASSES: usize = 3;
 /// What may be held as the library goes: threads that still run keep their alternate stacks.
 const MAY_STAY: &[&str] = &["alternate stacks"];
 /// Runs at a time.
@@ -116,6 +118,9 @@ struct Site {
     function: String,
 }
 
+/// Call sites by runtime.
+type Sites = BTreeSet<(String, Site)>;
+
 /// What the agent wrote.
 #[derive(Debug, Default)]
 struct Said {
@@ -168,7 +173,7 @@ pub fn run(options: &Options) -> Result<()> {
         cells.into_iter().filter(|(runtime, work)| runtime.major() >= 6 || work.name != "allocations").collect();
     ensure!(!cells.is_empty(), "there is no such profiler or runtime");
     let next = Mutex::new(0_usize);
-    let done: Mutex<BTreeSet<(String, Site)>> = Mutex::default();
+    let (done, met): (Mutex<Sites>, Mutex<Sites>) = Default::default();
     let rows: Mutex<BTreeMap<usize, Row>> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
@@ -181,7 +186,7 @@ pub fn run(options: &Options) -> Result<()> {
                     };
                     let Some((runtime, work)) = cells.get(index) else { return };
                     let mut row = Row::default();
-                    let cell = Cell { options, clrscope: &clrscope, runtime: *runtime, work, done: &done };
+                    let cell = Cell { options, clrscope: &clrscope, runtime: *runtime, work, done: &done, met: &met };
                     if let Err(error) = cell.run(&mut row) {
                         row.bad.push(format!("{error:#}"));
                     }
@@ -196,10 +201,11 @@ pub fn run(options: &Options) -> Result<()> {
     });
     let rows = rows.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let failed: usize = rows.values().map(|row| row.failed).sum();
+    let met = lock(&met).len();
     let bad: usize = rows.values().map(|row| row.bad.len()).sum();
     let seconds = started.elapsed().as_secs();
     let summary = format!(
-        "{failed} call sites failed, each in a recording of its own, in {} min {} s; {bad} times something was harmed or left",
+        "{failed} of {met} call sites failed, each in a recording of its own, in {} min {} s; {bad} times something was harmed or left",
         seconds / 60,
         seconds % 60
     );
@@ -290,7 +296,8 @@ struct Cell<'a> {
     clrscope: &'a Path,
     runtime: Runtime,
     work: &'a Work,
-    done: &'a Mutex<BTreeSet<(String, Site)>>,
+    done: &'a Mutex<Sites>,
+    met: &'a Mutex<Sites>,
 }
 
 /// How a run of clrscope ended.
@@ -316,6 +323,7 @@ impl Cell<'_> {
         {
             let mut done = lock(self.done);
             for site in sites {
+                lock(self.met).insert((self.runtime.version(), site.clone()));
                 if done.insert((self.runtime.version(), site.clone())) || self.options.all {
                     chosen.push(site);
                 }
@@ -324,50 +332,76 @@ impl Cell<'_> {
         shuffle(&mut chosen, self.options.seed);
         chosen.truncate(self.options.most.unwrap_or(usize::MAX));
         let mut recordings = 0;
-        for (number, site) in chosen.iter().enumerate() {
-            let error = (number as u64).wrapping_add(self.options.seed) % 4;
-            let what = format!("site {} {error}", site.hash);
-            let bad_before = row.bad.len();
-            let ended = self.once(&what, &file, &mut target, row);
-            let said = said(&file).unwrap_or_default();
-            let context = format!("{} ({what})", site.function);
-            for bad in row.bad.iter_mut().skip(bad_before) {
-                *bad = format!("{context}: {bad}");
-            }
-            match ended {
-                Err(error) => row.bad.push(format!("{context}: {error:#}")),
-                Ok(_) if said.failed == 0 => row.missed += 1,
-                Ok(ended) => {
-                    row.failed += 1;
-                    match ended.code {
-                        Some(0) => row.worked += 1,
-                        Some(_) if !ended.text.trim().is_empty() => row.refused += 1,
-                        code => row.bad.push(format!("{context}: clrscope ended with {code:?} and said nothing")),
-                    }
-                    if ended.text.contains("panicked") {
-                        row.bad.push(format!("{context}: {}", ended.text.trim()));
-                    }
+        for pass in 0..PASSES {
+            let mut missed = Vec::new();
+            for (number, site) in chosen.into_iter().enumerate() {
+                if pass > 0 {
+                    // What is done once in a process is done in a new one.
+                    recordings = RECORDINGS;
+                }
+                if recordings >= RECORDINGS
+                    && let Some(target) = target.take()
+                    && let Err(error) = finish(target)
+                {
+                    row.bad.push(format!("before {}: {error:#}", site.function));
+                }
+                recordings %= RECORDINGS;
+                let error = (number as u64).wrapping_add(self.options.seed) % 4;
+                if !self.fail(&site, error, &file, &mut target, row) {
+                    missed.push(site);
+                }
+                recordings += 1;
+                if row.bad.len() >= 12 {
+                    bail!("no more is tried");
                 }
             }
-            if row.bad.len() > bad_before {
-                // What comes next starts anew.
-                target = None;
-            }
-            recordings += 1;
-            if recordings % RECORDINGS == 0
-                && let Some(target) = target.take()
-                && let Err(error) = finish(target)
-            {
-                row.bad.push(format!("after {context}: {error:#}"));
-            }
-            if row.bad.len() >= 12 {
-                bail!("no more is tried");
-            }
+            chosen = missed;
+        }
+        row.missed = chosen.len();
+        // Another profiler may come to them.
+        for site in chosen {
+            lock(self.done).remove(&(self.runtime.version(), site));
         }
         if let Some(target) = target.take() {
             finish(target)?;
         }
         Ok(())
+    }
+
+    /// One recording in which a site fails; false if it was not come to.
+    fn fail(&self, site: &Site, error: u64, file: &Path, target: &mut Option<TargetProcess>, row: &mut Row) -> bool {
+        let what = format!("site {} {error}", site.hash);
+        let bad_before = row.bad.len();
+        let ended = self.once(&what, file, target, row);
+        let said = said(file).unwrap_or_default();
+        let context = format!("{} ({what})", site.function);
+        for bad in row.bad.iter_mut().skip(bad_before) {
+            *bad = format!("{context}: {bad}");
+        }
+        let reached = match ended {
+            Err(error) => {
+                row.bad.push(format!("{context}: {error:#}"));
+                true
+            }
+            Ok(_) if said.failed == 0 => false,
+            Ok(ended) => {
+                row.failed += 1;
+                match ended.code {
+                    Some(0) => row.worked += 1,
+                    Some(_) if !ended.text.trim().is_empty() => row.refused += 1,
+                    code => row.bad.push(format!("{context}: clrscope ended with {code:?} and said nothing")),
+                }
+                if ended.text.contains("panicked") {
+                    row.bad.push(format!("{context}: {}", ended.text.trim()));
+                }
+                true
+            }
+        };
+        if row.bad.len() > bad_before {
+            // What comes next starts anew.
+            *target = None;
+        }
+        reached
     }
 
     /// One recording, with what the agent is to do.
@@ -476,8 +510,8 @@ impl Held {
             if now.libraries > self.libraries.max(2) {
                 left.push(format!("{} libraries", now.libraries));
             }
-            // The program itself opens some now and then.
-            if now.descriptors > self.descriptors + 4 {
+            // The program itself opens some now and then; an agent that stays may hold eight.
+            if now.descriptors > self.descriptors + if stays { 8 } else { 4 } {
                 left.push(format!("{} descriptors, {} before", now.descriptors, self.descriptors));
             }
             if left.is_empty() {

@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use wire::frame::FrameBuilder;
 use wire::{
-    Bye, ByeReason, Control, CpuEngine, Hello, InstrumentState, Instrumented, LogLevel, Nanos, Parameter,
+    Bye, ByeReason, Control, CpuEngine, HeapEnd, Hello, InstrumentState, Instrumented, LogLevel, Nanos, Parameter,
     ParameterShown, Parameters, Record, Resource, Rewritten, Status,
 };
 
@@ -315,7 +315,7 @@ impl<'a> Writer<'a> {
             self.start_signals()?;
         }
         self.start_ticks();
-        self.start_looks();
+        self.start_looks()?;
         self.start_instrumentation();
         if agent.exceptions_by_events() {
             match exception_events::start(agent) {
@@ -342,13 +342,14 @@ impl<'a> Writer<'a> {
     }
 
     /// Starts the thread that looks at the heap, where that is wanted.
-    fn start_looks(&mut self) {
+    fn start_looks(&mut self) -> Result<(), Gone> {
         let agent = self.agent;
         let heap = profilers::heap::HeapSettings::of(&agent.config);
         let survivors = profilers::survivors::SurvivorSettings::of(&agent.config);
         if heap.is_none() && survivors.is_none() {
-            return;
+            return Ok(());
         }
+        let waited_for = heap.is_some();
         let (for_thread, outgoing) = (Arc::clone(agent), self.connection.outgoing().clone());
         // Never both: clrscope asks for one at most, and one after the other they would do no harm.
         let looks = move |agent: &Arc<Agent>| {
@@ -361,8 +362,19 @@ impl<'a> Writer<'a> {
         };
         match OwnThread::spawn(LOOKS, move || guarded(&for_thread, LOOKS, looks)) {
             Ok(thread) => agent.keep_looker(thread),
-            Err(error) => agent.log(LogLevel::Error, format!("no looks at the heap: {error}")),
+            Err(error) => {
+                let why = format!("no looks at the heap: {error}");
+                agent.log(LogLevel::Error, why.clone());
+                if waited_for {
+                    // Whoever waits for the first one learns that none comes.
+                    let time = clock::monotonic();
+                    let end = HeapEnd { look: 0, time, paused: 0, objects: 0, complete: false, reason: Some(why) };
+                    self.put(Record::HeapBegin { look: 0, time })?;
+                    self.put(Record::HeapEnd(end))?;
+                }
+            }
         }
+        Ok(())
     }
 
     /// Starts the thread that rewrites methods, where that is allowed.

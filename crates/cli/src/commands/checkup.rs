@@ -174,6 +174,8 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         (recording::wait(recording, Some(left), args.json)?, memory.finish())
     };
     let profile = read(file.path())?;
+    // What a recording by itself says below its summary, such as that the agent stays.
+    notes.extend(summary.sessions.iter().flat_map(|session| session.notes.iter().cloned()));
     let cut_off = recording::cut_off(&summary, true, args.output.is_some());
     // The heap of a process that has ended, or whose user wants an end, is not looked at.
     let last =
