@@ -132,7 +132,7 @@ impl Agent {
         event_mask: (u32, u32),
         entered: Nanos,
     ) -> std::io::Result<Self> {
-        ledger::restart();
+        ledger::restart(config.launched);
         Ok(Self {
             // With signals there is no walking for CPU samples, unless signals turn out not to work.
             collectors: Collectors::new(

@@ -309,13 +309,14 @@ impl ProfilerCallback for Entry {
 
     fn thread_assigned_to_os_thread(&self, _cx: &CallbackCx<'_>, thread: ThreadId, os_tid: u32) {
         if let Some(agent) = self.running().filter(|_| !is_own()) {
-            agent.events.push(Event::ThreadRuns { thread, os_tid, time: clock::monotonic() });
             // The callback comes on the thread that it is about. If one day it does not, the thread is not sampled.
             agent.with_signals(|engine| {
                 if os_tid == current_tid() {
                     engine.add_current(thread.0 as u64, os_tid);
                 }
             });
+            // After that, so that nobody visits it meanwhile.
+            agent.events.push(Event::ThreadRuns { thread, os_tid, time: clock::monotonic() });
         }
     }
 

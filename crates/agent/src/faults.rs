@@ -210,7 +210,6 @@ wrapped! {
     36 clock_gettime wrap_clock_gettime Minus [EINVAL];
     37 getrlimit wrap_getrlimit Minus [EPERM];
     38 lseek64 wrap_lseek64 Minus [EINVAL];
-    39 process_vm_writev wrap_process_vm_writev Minus [EPERM, EFAULT, ENOSYS];
 }
 
 fn real(index: usize) -> usize {

@@ -29,7 +29,7 @@ fn account(resource: Resource) -> Option<&'static Account> {
     ACCOUNTS.get(resource as usize)
 }
 
-/// Bytes of address space that may be taken in a process that has a limit (`RLIMIT_AS`).
+/// Bytes of address space that may be taken where they are limited.
 static SHARE: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// What part of the address space that is free as a session begins is for mappings, and as much for alternate stacks. Twice as much is for the
@@ -50,25 +50,46 @@ pub fn budget(resource: Resource) -> u64 {
     resource.budget().min(most)
 }
 
-/// The share of a process with this limit that uses so much now.
-fn share_of(limit: Option<u64>, used: Option<u64>) -> u64 {
-    let Some(limit) = limit else { return u64::MAX };
-    used.map_or(AT_LEAST, |used| limit.saturating_sub(used)) / PART
-}
-
-/// The limit of address space, and how much of it is used (proc_pid_status(5)).
-fn address_space() -> (Option<u64>, Option<u64>) {
+/// A soft limit of this process; `None` if there is none.
+fn limit(what: libc::__rlimit_resource_t) -> Option<u64> {
     let mut limits = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: the kernel writes to a local.
-    unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limits) };
-    if limits.rlim_cur == libc::RLIM_INFINITY {
-        return (None, None);
-    }
-    let status = read("/proc/self/status").unwrap_or_default();
-    let status = String::from_utf8_lossy(&status);
-    let line = status.lines().find_map(|line| line.strip_prefix("VmSize:"));
-    let used = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    (Some(limits.rlim_cur), used.map(|kilobytes| kilobytes << 10))
+    unsafe { libc::getrlimit(what, &mut limits) };
+    (limits.rlim_cur != libc::RLIM_INFINITY).then_some(limits.rlim_cur)
+}
+
+/// A line of `/proc/<pid>/status` or `/proc/meminfo` in kilobytes, in bytes.
+fn bytes_of(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
+}
+
+/// What is free of a limit of which so much is used.
+fn free(limit: Option<u64>, used: Option<u64>) -> Option<u64> {
+    limit.map(|limit| used.map_or(AT_LEAST, |used| limit.saturating_sub(used)))
+}
+
+/// Bytes that this process may still map, by its limits on addresses (`RLIMIT_AS`) and on memory of its own (`RLIMIT_DATA`), and by what the
+/// kernel promises where it promises no more than there is (`vm.overcommit_memory=2`): it counts reserved memory in full then. `None` if
+/// nothing limits it.
+fn free_addresses() -> Option<u64> {
+    let text = |path: &str| String::from_utf8_lossy(&read(path).unwrap_or_default()).into_owned();
+    let (addresses, data) = (limit(libc::RLIMIT_AS), limit(libc::RLIMIT_DATA));
+    let is_limited = addresses.is_some() || data.is_some();
+    let status = if is_limited { text("/proc/self/status") } else { String::new() };
+    let of_machine = (text("/proc/sys/vm/overcommit_memory").trim() == "2").then(|| text("/proc/meminfo"));
+    let promised = of_machine.as_deref().map(|text| (bytes_of(text, "CommitLimit:"), bytes_of(text, "Committed_AS:")));
+    let parts = [
+        free(addresses, bytes_of(&status, "VmSize:")),
+        free(data, bytes_of(&status, "VmData:")),
+        promised.and_then(|(limit, used)| free(limit, used)),
+    ];
+    parts.into_iter().flatten().min()
+}
+
+/// The share of what is free.
+fn share_of(free: Option<u64>) -> u64 {
+    free.map_or(u64::MAX, |free| free / PART)
 }
 
 /// Takes so much of a resource; `None` if that would exceed its budget.
@@ -133,10 +154,11 @@ pub fn report() -> Vec<ResourceUse> {
     all.filter(|used| used.highest != 0 || used.refused != 0).collect()
 }
 
-/// A new session begins: highest marks count from now on, and it may use a share of the address space that is free now.
-pub fn restart() {
-    let (limit, used) = address_space();
-    SHARE.store(share_of(limit, used), Relaxed);
+/// A new session begins: highest marks count from now on, and it may use a share of the address space that is free now. As a process
+/// starts, the collector has not taken its own yet, which is up to half of it.
+pub fn restart(launched: bool) {
+    let free = free_addresses().map(|free| if launched { free / 2 } else { free });
+    SHARE.store(share_of(free), Relaxed);
     for account in &ACCOUNTS {
         account.highest.store(account.held.load(SeqCst), Relaxed);
         account.refused.store(0, Relaxed);
@@ -241,10 +263,12 @@ mod tests {
 
     #[test]
     fn where_addresses_are_limited_most_of_them_are_left() {
-        assert_eq!(share_of(None, None), u64::MAX);
-        assert_eq!(share_of(Some(3 << 30), Some(2 << 30)), 128 << 20);
-        assert_eq!(share_of(Some(2 << 30), Some(3 << 30)), 0);
-        assert_eq!(share_of(Some(3 << 30), None), 32 << 20);
+        assert_eq!(free(None, Some(1)), None);
+        assert_eq!(free(Some(3 << 30), Some(2 << 30)), Some(1 << 30));
+        assert_eq!(free(Some(2 << 30), Some(3 << 30)), Some(0));
+        assert_eq!(free(Some(3 << 30), None), Some(AT_LEAST));
+        assert_eq!((share_of(None), share_of(Some(1 << 30))), (u64::MAX, 128 << 20));
+        assert_eq!(bytes_of("VmPeak:\t 9 kB\nVmSize:\t    2048 kB\n", "VmSize:"), Some(2 << 20));
         assert_eq!(budget(Resource::MappedBytes), Resource::MappedBytes.budget());
         SHARE.store(96 << 20, Relaxed);
         assert_eq!(budget(Resource::MappedBytes), 96 << 20);

@@ -10,6 +10,7 @@
 
 use crate::arguments::{TextLayout, Value, Values};
 use crate::calls::{self, GUARDED, Tree, TreeKind, UNTIMED};
+use crate::os::clock;
 use crate::os::map::{self, PAGE, Zeroed};
 use crate::os::threads::{current_tid, is_gone};
 use crate::pending::{Begun, Pending};
@@ -25,6 +26,7 @@ use std::sync::atomic::{
 };
 use std::thread;
 use std::time::{Duration, Instant};
+use wire::Nanos;
 
 /// Most threads with a shard at a time.
 const MOST_SHARDS: usize = 4096;
@@ -44,6 +46,9 @@ const RESERVED: usize = 360;
 const NOBODY_ANY_MORE: u32 = u32::MAX;
 /// How long threads that are just looking for a shard are waited for.
 const SEEK_LIMIT: Duration = Duration::from_millis(100);
+
+/// How long nobody asks for a shard after there was no memory for one: each traced call of a thread without one would.
+const ASK_AGAIN: Nanos = 100_000_000;
 
 /// Buckets within each doubling: a bucket is 6 % wide.
 const PARTS_BITS: u32 = 4;
@@ -82,6 +87,8 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 static SEEKERS: AtomicUsize = AtomicUsize::new(0);
 /// Whether shards were made since those of threads that are gone were looked for.
 static GROWN: AtomicBool = AtomicBool::new(false);
+/// Until when nobody asks for another shard.
+static FULL_UNTIL: AtomicU64 = AtomicU64::new(0);
 /// Bytes of all shards, as reserved.
 static MEMORY: AtomicUsize = AtomicUsize::new(0);
 /// Calls that are not counted: in threads without a shard, and those for which there was no memory.
@@ -589,13 +596,22 @@ impl Local {
 
     #[cold]
     fn first_shard(&self) -> Option<&'static Shard> {
+        if clock::monotonic() < FULL_UNTIL.load(Relaxed) {
+            return None;
+        }
         let os_tid = current_tid();
         // Said before the first is looked at: from then on none is given back that can be seen here.
         SEEKERS.fetch_add(1, SeqCst);
         fence(SeqCst);
-        let shard = shards().find(|shard| shard.os_tid.compare_exchange(0, os_tid, AcqRel, Relaxed).is_ok());
+        let take = |shard: &&Shard| {
+            shard.os_tid.load(Relaxed) == 0 && shard.os_tid.compare_exchange(0, os_tid, AcqRel, Relaxed).is_ok()
+        };
+        let shard = shards().find(take);
         SEEKERS.fetch_sub(1, SeqCst);
-        let shard = shard.or_else(|| new_shard(os_tid))?;
+        let Some(shard) = shard.or_else(|| new_shard(os_tid)) else {
+            FULL_UNTIL.store(clock::monotonic() + ASK_AGAIN, Relaxed);
+            return None;
+        };
         self.shard.set(shard);
         Some(shard)
     }

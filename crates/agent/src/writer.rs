@@ -386,7 +386,8 @@ impl<'a> Writer<'a> {
         let for_thread = Arc::clone(agent);
         match OwnThread::spawn(REJIT, move || guarded(&for_thread, REJIT, |agent| instrumentation::run(agent))) {
             Ok(thread) => agent.instrumentation.keep(thread),
-            Err(error) => agent.log(LogLevel::Error, format!("no methods are traced: {error}")),
+            // Each module that is loaded would wait for it, and clrscope for the first method.
+            Err(error) => agent.give_up(format!("no methods are traced: {error}")),
         }
     }
 

@@ -221,15 +221,15 @@ fn address_space(scene: &mut Scene) -> Result<()> {
         let size = status
             .lines()
             .find_map(|line| line.strip_prefix("VmSize:")?.split_whitespace().next()?.parse::<u64>().ok());
-        let limit = Some((size.context("no VmSize")? << 10) + more);
+        let limit = (size.context("no VmSize")? << 10) + more;
         let pid = i32::try_from(live.target).ok().and_then(Pid::from_raw);
-        match prlimit(pid, Resource::As, Rlimit { current: limit, maximum: limit }) {
+        match prlimit(pid, Resource::As, Rlimit { current: Some(limit), maximum: Some(limit) }) {
             // Root in a container may not have CAP_SYS_RESOURCE: then only the process's user may set its limits.
             Err(Errno::PERM) => {
                 let user = NOBODY.to_string();
                 let mut command = Command::new("setpriv");
                 command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "prlimit"]);
-                run(command.args(["--pid", &live.target.to_string(), &format!("--as={}", limit.unwrap_or_default())]))
+                run(command.args(["--pid", &live.target.to_string(), &format!("--as={limit}")]))
             }
             result => Ok(result.map(drop)?),
         }

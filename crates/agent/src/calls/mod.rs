@@ -22,6 +22,7 @@ pub use reader::Reader;
 
 use crate::agent::Agent;
 use crate::id_table::IdTable;
+use crate::os::clock;
 use crate::os::map::Zeroed;
 use crate::os::threads::current_tid;
 use corprof::abi::BOOL;
@@ -38,12 +39,14 @@ use std::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 pub use tree::{GUARDED, Tree, TreeKind, UNTIMED};
-use wire::{LogLevel, SessionConfig};
+use wire::{LogLevel, Nanos, SessionConfig};
 
 /// Number of functions for which the table of ids has no room.
 const WITHOUT_NUMBER: u32 = u32::MAX;
 /// Most trees at a time.
 const MOST_TREES: usize = 4096;
+/// How long nobody asks for a tree after there was no memory for one.
+const ASK_AGAIN: Nanos = 100_000_000;
 
 /// Whether hooks do something. They look at it first of all.
 static HOOKS_ON: AtomicBool = AtomicBool::new(false);
@@ -53,6 +56,8 @@ static METHODS: OnceLock<Methods> = OnceLock::new();
 static TREES: [AtomicPtr<Tree>; MOST_TREES] = [const { AtomicPtr::new(null_mut()) }; MOST_TREES];
 /// Number of the last tree.
 static LAST_TREE: AtomicU32 = AtomicU32::new(0);
+/// Until when nobody asks for another tree.
+static FULL_UNTIL: AtomicU64 = AtomicU64::new(0);
 /// Calls in threads that have no tree, because there are too many or there is no memory.
 static WITHOUT_TREE: AtomicU64 = AtomicU64::new(0);
 
@@ -228,10 +233,16 @@ pub unsafe fn tree_at(place: *mut *const Tree, kind: TreeKind) -> Option<&'stati
 
 #[cold]
 fn new_tree(kind: TreeKind) -> *const Tree {
+    // Each call of a thread without one asks.
+    if clock::monotonic() < FULL_UNTIL.load(Relaxed) {
+        WITHOUT_TREE.fetch_add(1, Relaxed);
+        return null();
+    }
     let free = |slot: &&AtomicPtr<Tree>| slot.load(Relaxed).is_null();
     // There are more slots than threads of most programs: no use in making one that has no place.
     let reserved = TREES.iter().any(|slot| free(&slot)).then(Tree::reserve).flatten();
     let Some(tree) = reserved else {
+        FULL_UNTIL.store(clock::monotonic() + ASK_AGAIN, Relaxed);
         WITHOUT_TREE.fetch_add(1, Relaxed);
         return null();
     };

@@ -22,6 +22,8 @@ const MARK_OF_OLD: u64 = 0x646c_6f5f_7263_6b63;
 static LAST: AtomicU64 = AtomicU64::new(0);
 /// Most bytes of a thread's own stack that are looked through.
 const MOST_SEARCHED: u64 = 1 << 20;
+/// `SS_AUTODISARM` (linux/signal.h): whoever sets this leaves handlers in ways of its own, and ours could not set such a stack again.
+const AUTODISARM: i32 = 1 << 31;
 /// Bytes below the stack pointer that a function may use without moving it (System V ABI, x86-64).
 const RED_ZONE: u64 = 128;
 
@@ -41,7 +43,16 @@ impl Stacks {
         let file = Kept::new(|| unsafe { libc::memfd_create(c"clrscope-stack".as_ptr(), libc::MFD_CLOEXEC) })?;
         // With its memory: where there is none left, the first touch of a page would end the process.
         descriptors::allocate(&file, SIZE)?;
-        Ok(Self { file })
+        let stacks = Self { file };
+        let first = stacks.map().ok_or(io::ErrorKind::OutOfMemory)?;
+        let found = first.look();
+        // SAFETY: no thread has got it.
+        unsafe { first.unmap() };
+        match found {
+            Ok(_) => Ok(stacks),
+            // Without an answer none could be given back.
+            Err(error) => Err(io::Error::from_raw_os_error(error)),
+        }
     }
 
     /// Maps one, laid out as the runtime lays out its own: a guard page at its low end, in the bounds that are told to the kernel.
@@ -75,9 +86,9 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Whether it is still there, and the kernel says so.
-    fn is_there(self) -> bool {
-        read(self.start + GUARD as u64) == Ok([MARK, self.number])
+    /// What stands where its mark is.
+    fn look(self) -> Result<[u64; 2], i32> {
+        read(self.start + GUARD as u64)
     }
 
     /// Marks an alternate stack that this one takes the place of, if it is one of the runtime's: of those a page without access at the low end
@@ -93,7 +104,8 @@ impl Stack {
         }
         let place = start + GUARD as u64;
         if read(place).is_ok_and(|words| words[0] == MARK_OF_OLD || words == [0; 2]) {
-            write(place, [MARK_OF_OLD, self.number]);
+            // SAFETY: it was just read, and the thread's own stack does not go while it is here.
+            unsafe { (place as *mut [u64; 2]).write_volatile([MARK_OF_OLD, self.number]) };
         }
     }
 
@@ -102,9 +114,14 @@ impl Stack {
     /// # Safety
     /// No thread uses it, nor may return to it, and this is called once.
     pub unsafe fn unmap(self) {
-        if self.is_there() {
-            // SAFETY: it is ours, as its number says, and by the caller's contract nobody uses it.
-            unsafe { libc::munmap(self.start as *mut libc::c_void, SIZE) };
+        match self.look() {
+            Ok(words) if words == [MARK, self.number] => {
+                // SAFETY: it is ours, as its number says, and by the caller's contract nobody uses it.
+                unsafe { libc::munmap(self.start as *mut libc::c_void, SIZE) };
+            }
+            Ok(_) | Err(libc::EFAULT) => {}
+            // The kernel does not say: it stays, and is counted.
+            Err(_) => return,
         }
         ledger::leave(Resource::AlternateStacks, 1);
     }
@@ -140,13 +157,6 @@ fn read(place: u64) -> Result<[u64; 2], i32> {
     }
 }
 
-fn write(place: u64, words: [u64; 2]) {
-    let local = libc::iovec { iov_base: words.as_ptr().cast_mut().cast(), iov_len: size_of_val(&words) };
-    let remote = libc::iovec { iov_base: place as *mut libc::c_void, iov_len: size_of_val(&words) };
-    // SAFETY: the kernel reads as many bytes from `words`, and checks the other side itself; that it may be written there is up to the caller.
-    unsafe { libc::process_vm_writev(libc::getpid(), &local, 1, &remote, 1, 0) };
-}
-
 /// A stack in the form that the kernel takes.
 pub fn of(start: u64, size: usize) -> libc::stack_t {
     libc::stack_t { ss_sp: start as *mut libc::c_void, ss_flags: 0, ss_size: size }
@@ -160,7 +170,7 @@ pub fn range(stack: &libc::stack_t) -> Range<u64> {
 
 /// Whether a frame of a second signal may not fit on it. A thread without one never runs a handler on one.
 pub fn is_small(stack: &libc::stack_t) -> bool {
-    stack.ss_flags & libc::SS_DISABLE == 0 && stack.ss_size < SIZE
+    stack.ss_flags & (libc::SS_DISABLE | AUTODISARM) == 0 && stack.ss_size < SIZE
 }
 
 /// The calling thread's alternate stack; `None` if it is on it.
@@ -263,12 +273,13 @@ mod tests {
             let other =
                 libc::mmap(two.start as *mut libc::c_void, SIZE, libc::PROT_READ, flags | libc::MAP_FIXED, -1, 0);
             assert_eq!(other as u64, two.start);
-            assert!(one.is_there() && !two.is_there() && three.is_there());
-            assert!(!Stack { number: three.number + 1, ..three }.is_there());
+            let is_there = |stack: Stack| stack.look() == Ok([MARK, stack.number]);
+            assert!(is_there(one) && !is_there(two) && is_there(three));
+            assert!(!is_there(Stack { number: three.number + 1, ..three }));
             one.unmap();
             two.unmap();
             three.unmap();
-            assert!(!one.is_there() && !three.is_there());
+            assert!(!is_there(one) && !is_there(three));
             assert_eq!((two.start as *const u8).read(), 0, "still there");
             libc::munmap(other, SIZE);
         }
@@ -295,7 +306,7 @@ mod tests {
             stack.mark_old(&old);
             // SAFETY: no thread has ever had any of them.
             unsafe { stack.unmap_of_ended(&old) };
-            assert!(!stack.is_there());
+            assert_ne!(stack.look(), Ok([MARK, stack.number]));
         }
         assert!(!is_there(&runtimes) && is_there(&others));
         // One that was unmapped and is another one's now, and one that is in use up to its far end.

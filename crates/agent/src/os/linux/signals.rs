@@ -340,15 +340,28 @@ impl SignalEngine {
             self.without_timer.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        // The id of one that is gone.
-        if let Some(index) = self.index_of(tid) {
+        // A visit may have come to this thread before it says that it runs, and its id may be that of one that is gone.
+        let set = alternate::own().map_or(0, |stack| stack.ss_sp as u64);
+        for (index, slot) in self.slots_of(tid) {
+            let stack = slot.stack.load(Ordering::SeqCst);
+            if slot.thread.load(Ordering::SeqCst) == thread || stack != 0 && stack == set {
+                slot.thread.store(thread, Ordering::SeqCst);
+                return;
+            }
             lock(&self.ending).push((index, tid, true));
         }
         let sampled = own_stack().and_then(|(low, high)| {
             let index = self.free.pop()?;
             let slot = self.shared.threads.get(index as usize)?;
+            slot.visit.store(HAS_LEFT, Ordering::SeqCst);
             slot.thread.store(thread, Ordering::SeqCst);
             slot.tid.store(tid, Ordering::SeqCst);
+            // From here on a visit to this thread does nothing. One that came just before has done all that is to be done.
+            let is_its = |slot: &ThreadSlot| slot.thread.load(Ordering::SeqCst) == thread;
+            if self.slots_of(tid).any(|(other, slot)| other != index && is_its(slot)) {
+                self.release(index, tid);
+                return Some(());
+            }
             let armed = self.give_own(slot).and_then(|()| self.arm(index, tid, low, high));
             if armed.is_none() && give_back_own(slot) {
                 self.release(index, tid);
@@ -379,7 +392,9 @@ impl SignalEngine {
     /// Prepares visits to threads that already run: of each, what the runtime knows it by, and its id. Those that are sampled are left
     /// out, and those for which there is no room.
     pub fn prepare(&self, threads: &[(u64, u32)]) -> Visits {
-        let missing: Vec<_> = self.unsampled_of(threads);
+        let mut missing: Vec<_> = self.unsampled_of(threads);
+        // The runtime lists threads of native code for a while after their end.
+        missing.retain(|(_, tid)| !is_gone(*tid));
         let room = self.interval.map_or(usize::MAX, |_| self.room.load(Ordering::SeqCst));
         if missing.len() > room {
             self.without_timer.fetch_max((missing.len() - room) as u64, Ordering::Relaxed);
@@ -435,6 +450,10 @@ impl SignalEngine {
         let is_it =
             |slot: &ThreadSlot| slot.tid.load(Ordering::SeqCst) == tid && slot.thread.load(Ordering::SeqCst) == thread;
         self.shared.threads.iter().position(is_it).map(|index| index as u32)
+    }
+
+    fn slots_of(&self, tid: u32) -> impl Iterator<Item = (u32, &ThreadSlot)> {
+        (0..).zip(&self.shared.threads).filter(move |(_, slot)| slot.tid.load(Ordering::SeqCst) == tid)
     }
 
     fn index_of(&self, tid: u32) -> Option<u32> {
@@ -499,11 +518,13 @@ impl SignalEngine {
     pub fn remove_current(&self, thread: u64) {
         let tid = current_tid();
         // It may also be said of another thread.
-        let Some(index) = self.index_of_both(thread, tid) else { return };
-        let Some(slot) = self.shared.threads.get(index as usize) else { return };
-        self.delete_timer_of(index);
-        if give_back_own(slot) {
-            self.release(index, tid);
+        for (index, slot) in self.slots_of(tid).filter(|(_, slot)| slot.thread.load(Ordering::SeqCst) == thread) {
+            // A visit that comes now does nothing.
+            slot.visit.store(HAS_LEFT, Ordering::SeqCst);
+            self.delete_timer_of(index);
+            if give_back_own(slot) {
+                self.release(index, tid);
+            }
         }
     }
 
@@ -639,7 +660,8 @@ impl SignalEngine {
             match slot.set.load(Ordering::SeqCst) {
                 // It was told, and has not come: with no handler under way it never will.
                 false if ended => free.push(stack),
-                true if ended && is_gone(slot.tid.load(Ordering::SeqCst)) => gone.push((stack, slot.old())),
+                // One that is gone is in no handler.
+                true if is_gone(slot.tid.load(Ordering::SeqCst)) => gone.push((stack, slot.old())),
                 _ => left.stacks += 1,
             }
         }
@@ -674,10 +696,9 @@ impl SignalEngine {
         let slot = self.shared.threads.get(index as usize)?;
         slot.low.store(low, Ordering::SeqCst);
         slot.high.store(high, Ordering::SeqCst);
-        slot.tid.store(tid, Ordering::SeqCst);
         slot.visit.store(VISITED, Ordering::SeqCst);
         let Some(interval) = self.interval else {
-            self.timers().push(Timer { id: NO_TIMER, index, tid });
+            self.keep(Timer { id: NO_TIMER, index, tid });
             return Some(());
         };
         let room = |room: usize| room.checked_sub(1);
@@ -700,8 +721,15 @@ impl SignalEngine {
             self.delete(&timer);
             return None;
         }
-        self.timers().push(timer);
+        self.keep(timer);
         Some(())
+    }
+
+    /// Keeps a timer, unless the thread has armed its own while it was visited.
+    fn keep(&self, timer: Timer) {
+        let mut timers = self.timers();
+        let is_known = timers.iter().any(|known| known.index == timer.index);
+        if is_known { self.delete(&timer) } else { timers.push(timer) }
     }
 }
 
@@ -1119,7 +1147,7 @@ unsafe fn handle(shared: &Shared, info: &SigInfo, context: &mut libc::ucontext_t
         SI_QUEUE if thread.tid.load(Ordering::SeqCst) != current_tid() => {}
         SI_QUEUE if thread.visit.load(Ordering::SeqCst) == NOT_VISITED => {
             // SAFETY: the caller's contract.
-            unsafe { visited(thread, context) };
+            unsafe { visited(shared, thread, context) };
         }
         SI_QUEUE if thread.visit.load(Ordering::SeqCst) == WANTED => {
             let begun = clock::monotonic();
@@ -1167,7 +1195,13 @@ fn keep_alternate(thread: &ThreadSlot, context: &mut libc::ucontext_t) {
 /// # Safety
 ///
 /// Called in a handler, with the kernel's context.
-unsafe fn visited(thread: &ThreadSlot, context: &mut libc::ucontext_t) {
+unsafe fn visited(shared: &Shared, thread: &ThreadSlot, context: &mut libc::ucontext_t) {
+    let of = |slot: &ThreadSlot| (slot.tid.load(Ordering::SeqCst), slot.thread.load(Ordering::SeqCst));
+    // It has just begun to see to itself.
+    if shared.threads.iter().any(|other| !ptr::eq(other, thread) && of(other) == of(thread)) {
+        thread.visit.store(VISIT_FAILED, Ordering::SeqCst);
+        return;
+    }
     let sp = stack_pointer(context);
     let old = context.uc_stack;
     let mut result = VISITED;
@@ -1468,6 +1502,51 @@ mod tests {
             // The sleeping one uses no CPU time.
             assert!(samples.iter().all(|sample| sample.tid == samples[0].tid && tids.contains(&sample.tid)));
         });
+    }
+
+    #[test]
+    fn a_thread_that_is_visited_before_it_says_that_it_runs_keeps_its_stack() {
+        let _one = lock(&ONE);
+        let engine = SignalEngine::start(1000).unwrap();
+        for thread_says in [1, 2] {
+            let (visited, says) = (AtomicBool::new(false), AtomicBool::new(false));
+            let (tid, done) = (AtomicU32::new(0), AtomicBool::new(false));
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    tid.store(current_tid(), Ordering::SeqCst);
+                    while !visited.load(Ordering::SeqCst) {
+                        std::hint::spin_loop();
+                    }
+                    engine.add_current(thread_says, current_tid());
+                    says.store(true, Ordering::SeqCst);
+                    while !done.load(Ordering::SeqCst) {
+                        std::hint::spin_loop();
+                    }
+                    let own = alternate::own().unwrap();
+                    assert_eq!(own.ss_size, alternate::SIZE);
+                    // SAFETY: asks only whether it is mapped.
+                    assert_eq!(unsafe { libc::msync(own.ss_sp, own.ss_size, libc::MS_ASYNC) }, 0);
+                    engine.remove_current(thread_says);
+                    assert_ne!(alternate::own().unwrap().ss_size, alternate::SIZE);
+                });
+                while tid.load(Ordering::SeqCst) == 0 {
+                    std::hint::spin_loop();
+                }
+                // The runtime may know it by another number when it says that it runs.
+                let visits = engine.prepare(&[(1, tid.load(Ordering::SeqCst))]);
+                engine.visit(&visits);
+                visited.store(true, Ordering::SeqCst);
+                while !says.load(Ordering::SeqCst) {
+                    std::hint::spin_loop();
+                }
+                engine.reclaim();
+                assert_eq!(engine.arm_visited(&visits), (1, 1));
+                engine.reclaim();
+                done.store(true, Ordering::SeqCst);
+            });
+            assert_eq!((mapped(), engine.free.len(), engine.timers().len()), (0, THREADS, 0));
+        }
+        assert_eq!(engine.stop(), Left::default());
     }
 
     #[test]
