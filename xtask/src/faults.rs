@@ -4,7 +4,7 @@
 //! A build of the agent with the feature `fault-injection` counts its call sites in an ordinary recording. Then each site is
 //! made to fail once, in a recording of its own. After each the process must run on, its results must be right, clrscope
 //! must have ended with a result or an error that says why, and nothing may be left in the process. A site that several profilers share
-//! fails under the first of them, unless `--all` is given.
+//! fails under the first of them that comes to it again, unless `--all` is given.
 
 use crate::tool::{self, cargo};
 use anyhow::{Context, Result, bail, ensure};

@@ -29,6 +29,9 @@ const GROWTH: u64 = 5 << 20;
 /// Actions after which memory is measured for the first time: caches of the runtime and of the agent are full then.
 const WARM: usize = 15;
 
+/// What is traced: one method. The runtime keeps each version of a rewritten method, so that memory grows by all that are traced.
+const TRACED: (&str, &str) = ("Clrscope.Samples.HarmTarget.Mix", "System.Text.Json.Utf8JsonWriter.Flush");
+
 /// How often it says how far it has come.
 const NEWS: Duration = Duration::from_secs(300);
 
@@ -190,7 +193,8 @@ fn act(
     let output = folder.join("chaos.clrscope").display().to_string();
     let pid = pid.to_string();
     let length = if blows.is_empty() { "500ms" } else { "3s" };
-    let given = Given { pid: &pid, length, output: &output, pattern: target.pattern };
+    let pattern = if target.work == Work::App { TRACED.1 } else { TRACED.0 };
+    let given = Given { pid: &pid, length, output: &output, pattern };
     let mut command = Command::new(&bench.clrscope);
     command.args(action.arguments(&given)).stdin(Stdio::null()).stdout(Stdio::null());
     let mut child = command.stderr(File::create(folder.join("stderr"))?).env("TMPDIR", folder).spawn()?;
