@@ -171,7 +171,8 @@ impl Report<'_> {
         let mut by_message: BTreeMap<(i32, String), (usize, String)> = BTreeMap::new();
         for ran in self.ran {
             if let Verdict::Refused(code, why) = &ran.verdict {
-                let plain: String = why.chars().map(|c| if c.is_ascii_digit() { '#' } else { c }).collect();
+                let plain: String =
+                    without_places(why).chars().map(|c| if c.is_ascii_digit() { '#' } else { c }).collect();
                 let entry = by_message.entry((*code, plain)).or_insert((0, self.table.shown(&ran.cell)));
                 entry.0 += 1;
             }
@@ -186,6 +187,20 @@ impl Report<'_> {
     }
 }
 
+/// Without the target's command line, and without folders of this machine.
+fn without_places(text: &str) -> String {
+    let mut text = text.to_owned();
+    for (begin, end) in [("error: ", " ended with exit code"), ("`", "`")] {
+        if let Some(from) = text.find(begin).map(|at| at + begin.len())
+            && let Some(length) = text.get(from..).and_then(|rest| rest.find(end))
+        {
+            text.replace_range(from..from + length, "the command");
+        }
+    }
+    let folders = [(testkit::Cache::of_user().folder().to_owned(), "CACHE"), (source_root(), ".")];
+    folders.iter().fold(text, |text, (folder, short)| text.replace(&folder.display().to_string(), short))
+}
+
 fn one_line(text: &str) -> String {
-    text.chars().take(300).map(|c| if c == '\n' || c == '|' { ' ' } else { c }).collect()
+    without_places(text).chars().take(300).map(|c| if c == '\n' || c == '|' { ' ' } else { c }).collect()
 }
