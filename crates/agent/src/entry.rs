@@ -315,7 +315,7 @@ impl ProfilerCallback for Entry {
                     engine.add_current(thread.0 as u64, os_tid);
                 }
             });
-            // After that, so that nobody visits it meanwhile.
+            // After that, so that no visit comes in between.
             agent.events.push(Event::ThreadRuns { thread, os_tid, time: clock::monotonic() });
         }
     }

@@ -47,7 +47,7 @@ const NOBODY_ANY_MORE: u32 = u32::MAX;
 /// How long threads that are just looking for a shard are waited for.
 const SEEK_LIMIT: Duration = Duration::from_millis(100);
 
-/// How long nobody asks for a shard after there was no memory for one: each traced call of a thread without one would.
+/// Pause before the next attempt to allocate a shard, after one has failed: each traced call of a thread without one would try.
 const ASK_AGAIN: Nanos = 100_000_000;
 
 /// Buckets within each doubling: a bucket is 6 % wide.
@@ -87,7 +87,7 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 static SEEKERS: AtomicUsize = AtomicUsize::new(0);
 /// Whether shards were made since those of threads that are gone were looked for.
 static GROWN: AtomicBool = AtomicBool::new(false);
-/// Until when nobody asks for another shard.
+/// Time before which no further shard is allocated.
 static FULL_UNTIL: AtomicU64 = AtomicU64::new(0);
 /// Bytes of all shards, as reserved.
 static MEMORY: AtomicUsize = AtomicUsize::new(0);

@@ -154,7 +154,7 @@ fn growing(target: &Target) -> Option<&'static str> {
     grows.then_some("what it uses varies by more than the limit leaves, so it ends without clrscope, too")
 }
 
-/// A program that is process 1 of its namespace, and is waited for by nobody.
+/// A program that starts children, and is process 1 of its namespace.
 fn of_children(target: &Target) -> Option<&'static str> {
     (target.name == "forkexec")
         .then_some("as process 1 of a namespace it waits for its children for good without clrscope, too")

@@ -45,7 +45,7 @@ use wire::{LogLevel, Nanos, SessionConfig};
 const WITHOUT_NUMBER: u32 = u32::MAX;
 /// Most trees at a time.
 const MOST_TREES: usize = 4096;
-/// How long nobody asks for a tree after there was no memory for one.
+/// Pause before the next attempt to allocate a tree, after one has failed.
 const ASK_AGAIN: Nanos = 100_000_000;
 
 /// Whether hooks do something. They look at it first of all.
@@ -56,7 +56,7 @@ static METHODS: OnceLock<Methods> = OnceLock::new();
 static TREES: [AtomicPtr<Tree>; MOST_TREES] = [const { AtomicPtr::new(null_mut()) }; MOST_TREES];
 /// Number of the last tree.
 static LAST_TREE: AtomicU32 = AtomicU32::new(0);
-/// Until when nobody asks for another tree.
+/// Time before which no further tree is allocated.
 static FULL_UNTIL: AtomicU64 = AtomicU64::new(0);
 /// Calls in threads that have no tree, because there are too many or there is no memory.
 static WITHOUT_TREE: AtomicU64 = AtomicU64::new(0);
@@ -233,7 +233,7 @@ pub unsafe fn tree_at(place: *mut *const Tree, kind: TreeKind) -> Option<&'stati
 
 #[cold]
 fn new_tree(kind: TreeKind) -> *const Tree {
-    // Each call of a thread without one asks.
+    // Each call of a thread without a tree comes here.
     if clock::monotonic() < FULL_UNTIL.load(Relaxed) {
         WITHOUT_TREE.fetch_add(1, Relaxed);
         return null();

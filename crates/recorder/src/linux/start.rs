@@ -505,7 +505,7 @@ mod tests {
         let target = Target::new(pid).unwrap();
         target.viewer().unwrap();
         child.kill().unwrap();
-        // One that nobody has waited for yet has its numbers, and no folder any more.
+        // A zombie still has a status, and no root directory any more.
         while target.is_alive() {
             std::thread::yield_now();
         }

@@ -14,7 +14,7 @@ use wire::Resource;
 /// Bytes of a large alternate stack, guard page included.
 pub const SIZE: usize = 96 << 10;
 const GUARD: usize = 4096;
-/// What stands, with the stack's number, behind its guard page: nobody else writes this there.
+/// What stands, with the stack's number, behind its guard page: no other code writes this there.
 const MARK: u64 = 0x6b63_6174_735f_7263;
 /// What stands, with the number of the stack that has taken its place, at the same place of one of the runtime's.
 const MARK_OF_OLD: u64 = 0x646c_6f5f_7263_6b63;
@@ -55,7 +55,7 @@ impl Stacks {
         }
     }
 
-    /// Maps one, laid out as the runtime lays out its own: a guard page at its low end, in the bounds that are told to the kernel.
+    /// Maps one, laid out as the runtime lays out its own: a guard page at its low end, within the bounds given to the kernel.
     pub fn map(&self) -> Option<Stack> {
         if !ledger::enter(Resource::AlternateStacks, 1) {
             return None;
@@ -116,7 +116,7 @@ impl Stack {
     pub unsafe fn unmap(self) {
         match self.look() {
             Ok(words) if words == [MARK, self.number] => {
-                // SAFETY: it is ours, as its number says, and by the caller's contract nobody uses it.
+                // SAFETY: it is ours, as its number says, and by the caller's contract unused.
                 unsafe { libc::munmap(self.start as *mut libc::c_void, SIZE) };
             }
             Ok(_) | Err(libc::EFAULT) => {}
@@ -129,7 +129,7 @@ impl Stack {
     /// Unmaps it after the end of the thread that it was set for, and the one that the thread had before.
     ///
     /// A thread gives back its own stack as the runtime tells of its end. Of threads of native code it tells only when they are gone, and
-    /// has by then looked for its stack in vain, as ours was set: nobody else will ever unmap it.
+    /// has by then looked for its stack in vain, as ours was set: no other code will ever unmap it.
     ///
     /// # Safety
     /// The thread is gone, `old` is what it had before, and this is called once.

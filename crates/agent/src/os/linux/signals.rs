@@ -772,13 +772,15 @@ impl ThreadSlot {
     }
 
     fn new_one(&self) -> Option<alternate::Stack> {
-        let start = self.stack.load(Ordering::SeqCst);
-        (start != 0).then(|| alternate::Stack { start, number: self.number.load(Ordering::SeqCst) })
+        self.stack_at(self.stack.load(Ordering::SeqCst))
     }
 
     /// Takes it out.
     fn take_new(&self) -> Option<alternate::Stack> {
-        let start = self.stack.swap(0, Ordering::SeqCst);
+        self.stack_at(self.stack.swap(0, Ordering::SeqCst))
+    }
+
+    fn stack_at(&self, start: u64) -> Option<alternate::Stack> {
         (start != 0).then(|| alternate::Stack { start, number: self.number.load(Ordering::SeqCst) })
     }
 
