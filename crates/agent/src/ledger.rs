@@ -50,14 +50,6 @@ pub fn budget(resource: Resource) -> u64 {
     resource.budget().min(most)
 }
 
-/// A soft limit of this process; `None` if there is none.
-fn limit(what: libc::__rlimit_resource_t) -> Option<u64> {
-    let mut limits = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: the kernel writes to a local.
-    unsafe { libc::getrlimit(what, &mut limits) };
-    (limits.rlim_cur != libc::RLIM_INFINITY).then_some(limits.rlim_cur)
-}
-
 /// A line of `/proc/<pid>/status` or `/proc/meminfo` in kilobytes, in bytes.
 fn bytes_of(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
@@ -74,6 +66,13 @@ fn free(limit: Option<u64>, used: Option<u64>) -> Option<u64> {
 /// nothing limits it.
 fn free_addresses() -> Option<u64> {
     let text = |path: &str| String::from_utf8_lossy(&read(path).unwrap_or_default()).into_owned();
+    // The soft limit; a closure, because the C libraries do not agree on the type of its argument.
+    let limit = |what| {
+        let mut limits = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+        // SAFETY: the kernel writes to a local.
+        unsafe { libc::getrlimit(what, &mut limits) };
+        (limits.rlim_cur != libc::RLIM_INFINITY).then_some(limits.rlim_cur)
+    };
     let (addresses, data) = (limit(libc::RLIMIT_AS), limit(libc::RLIMIT_DATA));
     let is_limited = addresses.is_some() || data.is_some();
     let status = if is_limited { text("/proc/self/status") } else { String::new() };
