@@ -31,6 +31,10 @@ fn account(resource: Resource) -> Option<&'static Account> {
 
 /// Bytes of address space that may be taken where they are limited.
 static SHARE: AtomicU64 = AtomicU64::new(u64::MAX);
+/// The limits for which [`SHARE`] was worked out, those on addresses and on data.
+static LIMITS: [AtomicU64; 2] = [const { AtomicU64::new(NONE) }; 2];
+/// No limit.
+const NONE: u64 = libc::RLIM_INFINITY;
 
 /// What part of the address space that is free as a session begins is for mappings, and as much for alternate stacks. Twice as much is for the
 /// heap.
@@ -50,6 +54,32 @@ pub fn budget(resource: Resource) -> u64 {
     resource.budget().min(most)
 }
 
+/// The soft limits on addresses (`RLIMIT_AS`) and on data (`RLIMIT_DATA`).
+fn limits() -> [u64; 2] {
+    // A closure, because the C libraries do not agree on the type of its argument.
+    let soft = |what| {
+        let mut limits = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+        // SAFETY: the kernel writes to a local.
+        unsafe { libc::getrlimit(what, &mut limits) };
+        limits.rlim_cur
+    };
+    [soft(libc::RLIMIT_AS), soft(libc::RLIMIT_DATA)]
+}
+
+/// The program, or its administrator (prlimit(1)), may limit addresses at any time: the share is then worked out again, of
+/// what is free and what is held already. Two system calls if nothing has changed.
+fn follow_limits() {
+    let now = limits();
+    let is_new = |(seen, now): (&AtomicU64, u64)| seen.swap(now, SeqCst) != now;
+    // Both are stored, so no short circuit.
+    if LIMITS.iter().zip(now).filter(|&pair| is_new(pair)).count() == 0 {
+        return;
+    }
+    let stacks = held(Resource::AlternateStacks).saturating_mul(alternate::SIZE as u64);
+    let held = held(Resource::MappedBytes).saturating_add(stacks).saturating_add(held(Resource::HeapBytes));
+    SHARE.store(share_of(free_addresses(now).map(|free| free.saturating_add(held))), Relaxed);
+}
+
 /// A line of `/proc/<pid>/status` or `/proc/meminfo` in kilobytes, in bytes.
 fn bytes_of(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
@@ -64,16 +94,9 @@ fn free(limit: Option<u64>, used: Option<u64>) -> Option<u64> {
 /// Bytes that this process may still map, by its limits on addresses (`RLIMIT_AS`) and on memory of its own (`RLIMIT_DATA`), and by what the
 /// kernel promises where it promises no more than there is (`vm.overcommit_memory=2`): it counts reserved memory in full then. `None` if
 /// nothing limits it.
-fn free_addresses() -> Option<u64> {
+fn free_addresses(limits: [u64; 2]) -> Option<u64> {
     let text = |path: &str| String::from_utf8_lossy(&read(path).unwrap_or_default()).into_owned();
-    // The soft limit; a closure, because the C libraries do not agree on the type of its argument.
-    let limit = |what| {
-        let mut limits = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-        // SAFETY: the kernel writes to a local.
-        unsafe { libc::getrlimit(what, &mut limits) };
-        (limits.rlim_cur != libc::RLIM_INFINITY).then_some(limits.rlim_cur)
-    };
-    let (addresses, data) = (limit(libc::RLIMIT_AS), limit(libc::RLIMIT_DATA));
+    let [addresses, data] = limits.map(|limit| Some(limit).filter(|limit| *limit != NONE));
     let is_limited = addresses.is_some() || data.is_some();
     let status = if is_limited { text("/proc/self/status") } else { String::new() };
     let of_machine = (text("/proc/sys/vm/overcommit_memory").trim() == "2").then(|| text("/proc/meminfo"));
@@ -99,6 +122,9 @@ pub fn take(resource: Resource, amount: u64) -> Option<Held> {
 /// Takes without a guard: whoever does must [`leave`] once. For what handlers take, and for what is kept by number.
 pub fn enter(resource: Resource, amount: u64) -> bool {
     let Some(account) = account(resource) else { return false };
+    if matches!(resource, Resource::MappedBytes | Resource::AlternateStacks) {
+        follow_limits();
+    }
     let fits = |held: u64| held.checked_add(amount).filter(|held| *held <= budget(resource));
     match account.held.fetch_update(SeqCst, Relaxed, fits) {
         Ok(before) => {
@@ -156,7 +182,9 @@ pub fn report() -> Vec<ResourceUse> {
 /// A new session begins: highest marks count from now on, and it may use a share of the address space that is free now. As a process
 /// starts, the collector has not taken its own yet, which is up to half of it.
 pub fn restart(launched: bool) {
-    let free = free_addresses().map(|free| if launched { free / 2 } else { free });
+    let now = limits();
+    LIMITS.iter().zip(now).for_each(|(seen, now)| seen.store(now, SeqCst));
+    let free = free_addresses(now).map(|free| if launched { free / 2 } else { free });
     SHARE.store(share_of(free), Relaxed);
     for account in &ACCOUNTS {
         account.highest.store(account.held.load(SeqCst), Relaxed);
@@ -275,6 +303,31 @@ mod tests {
         assert_eq!(budget(Resource::HeapBytes), 192 << 20);
         assert_eq!(budget(Resource::Threads), Resource::Threads.budget());
         SHARE.store(u64::MAX, Relaxed);
+    }
+
+    #[test]
+    fn a_limit_that_comes_later_is_kept_to() {
+        // Nextest runs each test in a process of its own; under `cargo test` others get by with a gigabyte.
+        let set = |addresses: u64| {
+            let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            // SAFETY: the kernel writes to a local, and reads it.
+            unsafe {
+                assert_eq!(libc::getrlimit(libc::RLIMIT_AS, &mut limits), 0);
+                limits.rlim_cur = addresses;
+                assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &limits), 0);
+            }
+        };
+        const PIECE: u64 = 100 << 20;
+        let first = take(Resource::MappedBytes, PIECE).unwrap();
+        assert!(take(Resource::MappedBytes, PIECE).is_some(), "nothing is limited");
+        let status = read("/proc/self/status").unwrap();
+        let used = bytes_of(&String::from_utf8_lossy(&status), "VmSize:").unwrap();
+        set(used + (1 << 30));
+        assert!(take(Resource::MappedBytes, PIECE).is_none(), "an eighth of a gigabyte, of which 100 MB are held");
+        drop(first);
+        assert!(take(Resource::MappedBytes, PIECE).is_some());
+        set(NONE);
+        assert!(take(Resource::MappedBytes, 2 * PIECE).is_some());
     }
 
     #[test]

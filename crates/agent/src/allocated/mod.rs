@@ -78,8 +78,11 @@ pub fn count(info: &ProfilerInfo, object: ObjectId<'_>, class: ClassId) {
 }
 
 /// A module goes, and with it the meaning of its classes' ids. No object of them is left, nor can one be allocated.
+///
+/// Also when nothing is counted any more: what was counted until then is named afterwards, when the tables are read for the
+/// last time, and naming a class whose module is gone ends the process.
 pub fn module_goes(module: ModuleId) {
-    let Some(types) = TYPES.get().filter(|_| ON.load(Relaxed)) else { return };
+    let Some(types) = TYPES.get() else { return };
     // Held for some microseconds, by who names a class and waits for nobody. Names that were asked for later would be of what is gone.
     let mut known = types.lock();
     types.module_goes(&mut known, module, |see: &mut dyn FnMut(&'static Row)| {
