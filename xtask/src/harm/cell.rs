@@ -143,7 +143,7 @@ impl Bench {
         let executable = fs::canonicalize(runtime.executable())?;
         let mut random = Random::new(seed);
         let blows = (table.endings[cell[5]].blows)(&mut random);
-        let mut scene = Scene::new(random, executable, self.native.clone(), self.clrscope.clone())?;
+        let mut scene = Scene::new(random, target.name, executable, self.native.clone(), self.clrscope.clone())?;
         for condition in conditions {
             (condition.apply)(&mut scene).with_context(|| format!("{} cannot be set up", condition.name))?;
         }

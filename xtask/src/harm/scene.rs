@@ -39,6 +39,8 @@ pub struct Scene {
     pub own_tmp: PathBuf,
     /// Where clrscope writes its session.
     pub output: PathBuf,
+    /// The target's name.
+    pub target: &'static str,
     /// The target's executable.
     pub executable: PathBuf,
     /// Folder of the native library.
@@ -70,7 +72,7 @@ impl Scene {
     ///
     /// # Errors
     /// When folders cannot be made.
-    pub fn new(random: Random, executable: PathBuf, native: PathBuf, clrscope: PathBuf) -> Result<Scene> {
+    pub fn new(random: Random, target: &'static str, executable: PathBuf, native: PathBuf, clrscope: PathBuf) -> Result<Scene> {
         // Not in /tmp: some conditions put another folder there.
         let parent =
             Some(PathBuf::from("/var/tmp")).filter(|folder| folder.is_dir()).unwrap_or_else(std::env::temp_dir);
@@ -87,6 +89,7 @@ impl Scene {
             tmp,
             own_tmp,
             output: out.join("harm.clrscope"),
+            target,
             executable,
             native,
             clrscope,
