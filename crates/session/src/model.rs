@@ -436,7 +436,7 @@ pub struct FunctionDef {
 }
 
 /// What kind of state machine the compiler made of a method.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum StateMachine {
     /// `async`.
     Async,

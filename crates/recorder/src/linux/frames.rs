@@ -284,7 +284,7 @@ impl Frames {
             name: of.name.clone(),
             parameters: of.parameters.clone(),
         };
-        Names::define(definitions, None, method)
+        self.names.define(definitions, None, method)
     }
 
     /// The stack of an event, with what the event is about as its leaf. Without callers `alone` is what called it.
