@@ -254,6 +254,8 @@ mod tests {
             cause: Cause::Running,
             count,
             old: 0,
+            for_task: false,
+            since_first: 0,
             cut: false,
         }
     }

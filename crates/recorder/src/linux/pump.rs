@@ -1032,6 +1032,9 @@ impl Pump {
     fn runtime_work(&mut self, work: RuntimeWork) {
         let os_tid = self.sources.target.host_tid(work.os_tid);
         if work.kind == RuntimeWorkKind::Gc {
+            if self.heap_looks.begun > 0 {
+                self.write(&SessionRecord::Collection { start: work.start, end: work.end });
+            }
             self.gc_pauses.push_back((work.start, work.end));
             if self.gc_pauses.len() > MAX_WORK {
                 self.gc_pauses.pop_front();
