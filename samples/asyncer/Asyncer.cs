@@ -23,6 +23,7 @@ namespace Clrscope.Samples
         const int Entrants = 20;
         const int Gatherers = 10;
         const int Sharers = 15;
+        const int Loops = 20;
 
         static readonly List<Task> Pending = new List<Task>();
         static readonly List<Task<string>> Done = new List<Task<string>>();
@@ -47,6 +48,10 @@ namespace Clrscope.Samples
             for (int i = 0; i < Gatherers; i++)
             {
                 Pending.Add(Gather());
+            }
+            for (int i = 0; i < Loops; i++)
+            {
+                Pending.Add(Loop());
             }
             Task<int> common = Common();
             for (int i = 0; i < Sharers; i++)
@@ -99,6 +104,15 @@ namespace Clrscope.Samples
         static async Task Sleep()
         {
             Here("Sleep"); await Task.Delay(TimeSpan.FromHours(1));
+        }
+
+        // Waits for a new delay each time: the method is old, its wait is not.
+        static async Task Loop()
+        {
+            while (!over)
+            {
+                await Task.Delay(10);
+            }
         }
 
         static async Task Enter()
@@ -187,7 +201,7 @@ namespace Clrscope.Samples
                 Stack(Sharers, "completion-source", "Common", "Share"),
             };
             // Each gatherer has two parts; the common one is shared.
-            int pending = 2 * orders + Sleepers + Entrants + 3 * Gatherers + Sharers + 1;
+            int pending = 2 * orders + Sleepers + Entrants + Loops + 3 * Gatherers + Sharers + 1;
             return string.Format(
                 CultureInfo.InvariantCulture, "{{\"sample\":\"asyncer\",\"pending\":{0},\"stacks\":[{1}]}}", pending,
                 string.Join(",", stacks));

@@ -57,6 +57,13 @@ fn stacks_states_and_lines_are_those_that_the_program_knows() {
                 assert_eq!(frame["state"].as_i64().is_some_and(|state| state >= 0), is_method, "{runtime}: {frame}");
             }
         }
+        // A loop that awaits a new delay each time does not wait since the first snapshot.
+        let looping: Vec<&Value> =
+            stacks.iter().filter(|stack| methods(stack) == ["Clrscope.Samples.Asyncer.Loop"]).collect();
+        assert!(!looping.is_empty(), "{runtime}: {stacks:#?}");
+        for stack in looping {
+            assert!(matches!(stack["since_first_look"].as_u64(), None | Some(0)), "{runtime}: {stack}");
+        }
         // An order waits at its second await, a question at its first.
         let order = stacks.iter().find(|stack| number(&stack["count"]) == 200).unwrap();
         let states: Vec<i64> = (0..2).map(|at| order["frames"][at]["state"].as_i64().unwrap()).collect();

@@ -109,7 +109,11 @@ fn calls_are_shown_while_they_are_made() {
         let output = child.wait_with_output().unwrap();
         assert!(output.status.success(), "{runtime}: {output:?}");
         let report = String::from_utf8(output.stdout).unwrap();
-        assert!(report.contains("3 methods traced") && !report.contains("CALLS/S"), "{runtime}: {report}");
+        assert!(
+            report.contains(": 3 methods instrumented for ") && report.contains(" s, 3 called, "),
+            "{runtime}: {report}"
+        );
+        assert!(!report.contains("CALLS/S"), "{runtime}: {report}");
         let left = terminal.now();
         assert!(left.contains("tracing 3 methods") && !left.contains("CALLS"), "{runtime}: {left}");
     }

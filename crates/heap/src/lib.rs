@@ -48,4 +48,4 @@ pub use snapshot::{
 };
 pub use strings::{DuplicateString, StringStatistics};
 pub use survivors::{HeldSurvivors, Holder, SurvivorBuilder, SurvivorCount, SurvivorSums};
-pub use tasks::{AsyncStack, Cause, Tasks, blocks_a_thread, is_link, machine_of};
+pub use tasks::{AsyncStack, Cause, Continuations, Tasks, blocks_a_thread, is_link, machine_of};

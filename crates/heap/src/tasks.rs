@@ -1,4 +1,5 @@
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque, hash_map::DefaultHasher};
+use std::hash::Hasher;
 
 use serde::Serialize;
 
@@ -20,6 +21,27 @@ pub struct Tasks {
     pub stacks: Vec<AsyncStack>,
     /// Stacks that are not among them: there were too many.
     pub left_out: u64,
+    /// Which object continues after which: for the next snapshot.
+    pub continuations: Continuations,
+}
+
+/// Which object continues after which task, as hashes of their addresses and types.
+///
+/// Objects have no name: an object that is at the same address in two snapshots, has the same type and is in the oldest
+/// generation at last was there all the time. One that was moved is not recognized.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Continuations(HashSet<u64>);
+
+impl Continuations {
+    fn key(snapshot: &Snapshot, awaiter: NodeId, awaited: NodeId) -> u64 {
+        let mut hash = DefaultHasher::new();
+        for node in [awaiter, awaited] {
+            hash.write_u64(snapshot.address(node));
+            // Types have other numbers in each snapshot.
+            hash.write(snapshot.types().get(snapshot.type_of(node) as usize).map_or("", |info| &info.name).as_bytes());
+        }
+        hash.finish()
+    }
 }
 
 /// Methods that await each other in the same way.
@@ -37,8 +59,15 @@ pub struct AsyncStack {
     pub cause: Cause,
     /// How many there are.
     pub count: u64,
-    /// How many of them have lived through two collections at least.
+    /// Those of which every object has lived through two collections at least: the methods, and what the first one waits
+    /// for.
     pub old: u64,
+    /// Whether the first one waits for a task, which completes only once. What may be used again (an operation of a socket
+    /// or a channel) proves no wait.
+    pub for_task: bool,
+    /// Those that wait for the same task since the first snapshot, where there was one: the same objects, at the same
+    /// addresses, wait for each other.
+    pub since_first: u64,
     /// There are more methods behind the first one: the stack is too deep.
     pub cut: bool,
 }
@@ -248,17 +277,45 @@ impl<'a> Graph<'a> {
 
     /// Methods and links that are reached from what goes on after a task.
     fn behind(&self, from: impl Iterator<Item = NodeId>, found: &mut Vec<NodeId>) {
+        let mut steps = u64::MAX;
+        self.behind_within(&mut steps, from, found);
+    }
+
+    /// The same in so many steps at most, of which it takes what it needs.
+    fn behind_within(&self, steps: &mut u64, from: impl Iterator<Item = NodeId>, found: &mut Vec<NodeId>) {
         found.clear();
         let mut todo: Vec<(NodeId, u8)> = from.map(|node| (node, 0)).collect();
         while let Some((node, far)) = todo.pop() {
+            let Some(left) = steps.checked_sub(1) else { return };
+            *steps = left;
             match self.kind(node) {
                 Kind::Method | Kind::Link => found.push(node),
                 Kind::Way if far < FARTHEST && found.len() < MOST_AWAITERS => {
-                    todo.extend(self.snapshot.references(node).iter().take(MOST_AWAITERS).map(|to| (*to, far + 1)));
+                    let most = MOST_AWAITERS.min(usize::try_from(left).unwrap_or(MOST_AWAITERS));
+                    todo.extend(self.snapshot.references(node).iter().take(most).map(|to| (*to, far + 1)));
                 }
                 _ => {}
             }
         }
+    }
+
+    /// Which object continues after which task or method that has not completed. Where that field was not read, any object
+    /// that the task refers to may be it: a task refers to few others.
+    fn continuations(&self) -> Continuations {
+        let (mut keys, mut found) = (HashSet::new(), Vec::new());
+        // Methods may refer to large lists, many to the same one.
+        let mut steps = MOST_STEPS;
+        for node in self.snapshot.nodes() {
+            if !matches!(self.kind(node), Kind::Method | Kind::Link | Kind::Task) {
+                continue;
+            }
+            match self.snapshot.continuation_of(node) {
+                Some(next) => self.behind_within(&mut steps, next.into_iter(), &mut found),
+                None => self.behind_within(&mut steps, self.references(node), &mut found),
+            }
+            keys.extend(found.iter().map(|next| Continuations::key(self.snapshot, *next, node)));
+        }
+        Continuations(keys)
     }
 
     /// Finds who awaits whom.
@@ -422,6 +479,15 @@ struct Shape {
 impl Tasks {
     /// Finds them.
     pub fn of(snapshot: &Snapshot) -> Self {
+        Self::find(snapshot, &Continuations::default())
+    }
+
+    /// Finds them, and which of them have waited since another snapshot of the process that came before.
+    pub fn since(first: &Tasks, snapshot: &Snapshot) -> Self {
+        Self::find(snapshot, &first.continuations)
+    }
+
+    fn find(snapshot: &Snapshot, before: &Continuations) -> Self {
         let kinds: Vec<Kind> = snapshot.types().iter().map(|info| Kind::of(&info.name)).collect();
         let mut graph = Graph { snapshot, kinds, completed_by_source: HashSet::new(), awaits: Vec::new() };
         let sources = snapshot.nodes().filter(|node| graph.kind(*node) == Kind::Source);
@@ -442,7 +508,7 @@ impl Tasks {
         roots.sort_unstable();
         roots.dedup();
         let mut seen = vec![false; snapshot.len()];
-        let mut walk = Walk { graph: &graph, groups: HashMap::new(), steps: 0, left_out: 0 };
+        let mut walk = Walk { graph: &graph, before, groups: HashMap::new(), steps: 0, left_out: 0 };
         for root in roots.iter().filter(|root| !is_awaited(root)) {
             walk.from(*root, &mut seen);
         }
@@ -458,13 +524,15 @@ impl Tasks {
         let mut stacks: Vec<AsyncStack> = walk
             .groups
             .into_iter()
-            .map(|(shape, (count, old))| AsyncStack {
+            .map(|(shape, group)| AsyncStack {
                 machines: shape.methods.iter().rev().map(|(id, _)| shown(*id)).collect(),
                 states: shape.methods.iter().rev().map(|(_, state)| *state).collect(),
                 awaits: shape.awaits.map(|id| name(id).to_owned()),
                 cause: shape.cause,
-                count,
-                old,
+                count: group.count,
+                old: group.old,
+                for_task: group.for_task,
+                since_first: group.since_first,
                 cut: shape.cut,
             })
             .collect();
@@ -478,14 +546,36 @@ impl Tasks {
         }
         let mut by_machine: Vec<(String, u64)> = by_machine.into_iter().map(|(id, count)| (shown(id), count)).collect();
         by_machine.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
-        Self { pending: pending.len() as u64, by_machine, stacks, left_out }
+        Self { pending: pending.len() as u64, by_machine, stacks, left_out, continuations: graph.continuations() }
     }
+}
+
+/// How many stacks are alike.
+#[derive(Clone, Copy, Default)]
+struct Group {
+    count: u64,
+    old: u64,
+    since_first: u64,
+    for_task: bool,
+}
+
+/// What is known of the part of a stack above an object.
+#[derive(Clone, Copy)]
+struct Above {
+    /// The method or link that awaits it.
+    awaiter: Option<NodeId>,
+    /// All of them are in the oldest generation.
+    is_old: bool,
+    /// All of them have awaited each other at the first snapshot.
+    is_known: bool,
 }
 
 /// Puts stacks together.
 struct Walk<'a> {
     graph: &'a Graph<'a>,
-    groups: HashMap<Shape, (u64, u64)>,
+    /// Of the first snapshot.
+    before: &'a Continuations,
+    groups: HashMap<Shape, Group>,
     steps: u64,
     left_out: u64,
 }
@@ -495,26 +585,24 @@ impl Walk<'_> {
     fn from(&mut self, root: NodeId, seen: &mut [bool]) {
         let (graph, snapshot) = (self.graph, self.graph.snapshot);
         let mut path: Vec<(TypeId, Option<i32>)> = Vec::new();
-        // Which of them was the last method.
-        let mut methods: Vec<NodeId> = Vec::new();
-        let mut todo: Vec<(NodeId, usize)> = vec![(root, 0)];
-        while let Some((node, depth)) = todo.pop() {
+        let mut todo: Vec<(NodeId, usize, Above)> =
+            vec![(root, 0, Above { awaiter: None, is_old: true, is_known: true })];
+        while let Some((node, depth, above)) = todo.pop() {
             self.steps += 1;
             if self.steps > MOST_STEPS {
                 self.left_out += 1 + todo.len() as u64;
                 return;
             }
             path.truncate(depth);
-            methods.truncate(depth);
+            let here = self.with(above, node);
             seen[node as usize] = true;
             let awaited = graph.awaited_by(node);
             let cut = depth + 1 >= DEEPEST && !awaited.is_empty();
             if graph.kind(node) != Kind::Task && (!awaited.is_empty() || graph.kind(node) == Kind::Method) {
                 path.push((snapshot.type_of(node), graph.state(node)));
-                methods.push(node);
             }
             if !awaited.is_empty() && !cut {
-                todo.extend(awaited.iter().map(|(_, awaited)| (*awaited, depth + 1)));
+                todo.extend(awaited.iter().map(|(_, awaited)| (*awaited, depth + 1, here)));
                 continue;
             }
             if cut {
@@ -528,11 +616,30 @@ impl Walk<'_> {
             }
             let (leaf, cause) = if cut { (None, Cause::Unknown) } else { graph.leaf(node) };
             let awaits = leaf.map(|leaf| snapshot.type_of(leaf));
-            let old = methods.last().is_some_and(|method| snapshot.generation_of(*method) == 2);
+            let whole = match leaf {
+                Some(leaf) if leaf != node => self.with(here, leaf),
+                _ => here,
+            };
+            // Whether what is waited for completes once and for all.
+            let is_task = leaf.is_some_and(|leaf| matches!(graph.kind(leaf), Kind::Task | Kind::Link));
             let shape = Shape { methods: path.clone(), awaits, cause, cut };
             let group = self.groups.entry(shape).or_default();
-            group.0 += 1;
-            group.1 += u64::from(old);
+            group.count += 1;
+            group.old += u64::from(whole.is_old);
+            group.since_first += u64::from(whole.is_old && whole.is_known && is_task);
+            group.for_task = is_task;
+        }
+    }
+
+    /// What is known of a stack with one more object, which the last one awaits.
+    fn with(&self, above: Above, node: NodeId) -> Above {
+        let snapshot = self.graph.snapshot;
+        let is_known =
+            || above.awaiter.is_none_or(|awaiter| self.before.0.contains(&Continuations::key(snapshot, awaiter, node)));
+        Above {
+            awaiter: Some(node),
+            is_old: above.is_old && snapshot.generation_of(node) == 2,
+            is_known: above.is_known && is_known(),
         }
     }
 }
@@ -571,7 +678,87 @@ mod tests {
         let [stack] = &tasks.stacks[..] else { panic!("{tasks:?}") };
         assert_eq!(stack.machines, ["Shop+<Ask>d__1", "Shop+<Order>d__2"]);
         assert_eq!(stack.awaits.as_deref(), Some("System.Threading.Tasks.Task<int>"));
-        assert_eq!((stack.count, stack.old), (10, 8));
+        assert_eq!((stack.count, stack.old, stack.since_first), (10, 8, 0));
+    }
+
+    /// What a snapshot has, as the program below makes it.
+    struct Heap(SnapshotBuilder);
+
+    impl Heap {
+        fn new() -> Self {
+            let mut builder = SnapshotBuilder::new(MemoryBudget::default());
+            for (class, name) in [
+                (1, "System.Runtime.CompilerServices.AsyncTaskMethodBuilder<int>+AsyncStateMachineBox<Ask>"),
+                (2, "System.Runtime.CompilerServices.AsyncTaskMethodBuilder<int>+AsyncStateMachineBox<Order>"),
+                (3, "System.Threading.Tasks.Task<int>"),
+                (4, "System.Threading.Tasks.Task+DelayPromise"),
+                (5, "System.Runtime.CompilerServices.PoolingAsyncValueTaskMethodBuilder<int>+StateMachineBox<Price>"),
+                (6, "System.Net.Sockets.Socket+AwaitableSocketAsyncEventArgs"),
+            ] {
+                builder.class(class, name, "");
+            }
+            builder.generation(Generation { generation: 2, start: 0x1000, length: 0x10000 });
+            Self(builder)
+        }
+
+        fn object(&mut self, address: u64, class: u64, references: &[u64]) -> &mut Self {
+            self.0.object(address, class, 64);
+            references.iter().for_each(|to| self.0.reference(*to));
+            self
+        }
+
+        fn done(self) -> Snapshot {
+            self.0.finish(SnapshotEnd::default())
+        }
+    }
+
+    /// How many of the stacks that end in a method are proven to wait since the first snapshot, and how many look so.
+    fn since(first: &Snapshot, last: &Snapshot, leaf: &str) -> (u64, u64) {
+        let tasks = Tasks::since(&Tasks::of(first), last);
+        let of = tasks.stacks.iter().filter(|stack| stack.machines.first().is_some_and(|name| name == leaf));
+        of.fold((0, 0), |sum, stack| (sum.0 + stack.since_first, sum.1 + stack.old))
+    }
+
+    #[test]
+    fn a_wait_lasts_only_where_the_same_objects_wait_for_the_same_task() {
+        // An order awaits a question, which awaits a task.
+        let chain = |task: u64, class| {
+            let mut heap = Heap::new();
+            heap.object(0x2000, 2, &[0x3000]).object(0x3000, 1, &[0x2000, task]).object(task, class, &[0x3000]);
+            heap.done()
+        };
+        assert_eq!(since(&chain(0x4000, 3), &chain(0x4000, 3), "Ask"), (1, 1));
+        // A loop that awaits a delay anew each time: the methods are old, the delay is another one.
+        assert_eq!(since(&chain(0x20000, 4), &chain(0x21000, 4), "Ask"), (0, 0));
+        assert_eq!(since(&chain(0x4000, 4), &chain(0x5000, 4), "Ask"), (0, 1), "it may have been moved");
+        assert_eq!(since(&chain(0x4000, 3), &chain(0x4000, 4), "Ask"), (0, 1), "another type stands there now");
+        // The task is the same, but nobody awaited it at first.
+        let mut begins = Heap::new();
+        begins.object(0x2000, 2, &[0x3000]).object(0x3000, 1, &[0x2000, 0x4000]).object(0x4000, 3, &[]);
+        assert_eq!(since(&begins.done(), &chain(0x4000, 3), "Ask"), (0, 1));
+        // The question is the same, but the order awaited something else at first.
+        let mut begins = Heap::new();
+        begins.object(0x2000, 2, &[0x3000]).object(0x3000, 1, &[0x4000]).object(0x4000, 3, &[0x3000]);
+        assert_eq!(since(&begins.done(), &chain(0x4000, 3), "Ask"), (0, 1));
+    }
+
+    #[test]
+    fn what_is_used_again_proves_no_wait() {
+        // The box of a pooled value task serves one call after the other: what counts is the task that it waits for.
+        let pooled = |delay: u64| {
+            let mut heap = Heap::new();
+            heap.object(0x2000, 2, &[0x3000]).object(0x3000, 5, &[0x2000, delay]).object(delay, 4, &[0x3000]);
+            heap.done()
+        };
+        assert_eq!(since(&pooled(0x4000), &pooled(0x4000), "Price"), (1, 1));
+        assert_eq!(since(&pooled(0x20000), &pooled(0x21000), "Price"), (0, 0));
+        // A socket's operation is the same object for all that is received.
+        let socket = || {
+            let mut heap = Heap::new();
+            heap.object(0x3000, 1, &[0x4000]).object(0x4000, 6, &[0x3000]);
+            heap.done()
+        };
+        assert_eq!(since(&socket(), &socket(), "Ask"), (0, 1));
     }
 
     #[test]

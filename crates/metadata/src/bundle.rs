@@ -5,7 +5,7 @@ use crate::Error;
 use crate::bytes::{u32_at, u64_at};
 use flate2::read::DeflateDecoder;
 use std::borrow::Cow;
-use std::io::Read;
+use std::io::{self, Read, Seek, SeekFrom};
 
 /// SHA-256 of `.net core bundle` and a line feed. In front of it in the host stands where the list of files is, or 0.
 const MARK: [u8; 32] = [
@@ -14,6 +14,10 @@ const MARK: [u8; 32] = [
 ];
 /// Larger files are not unpacked. The largest assembly known has 50 MB.
 const LARGEST: u64 = 1 << 30;
+/// More of a file is not read as its list: the largest known has 40 KB.
+const LONGEST_LIST: u64 = 16 << 20;
+/// The host is searched for its mark in pieces of this size.
+const PIECE: usize = 1 << 20;
 /// Bytes of the list's head that .NET 5 (version 2) added: places of two files, and flags.
 const SINCE_2: usize = 40;
 
@@ -40,6 +44,71 @@ pub fn bundled_files(bytes: &[u8]) -> Result<Option<Vec<BundledFile>>, Error> {
     };
     let files = usize::try_from(start).ok().and_then(|start| bytes.get(start..)).and_then(list);
     files.map(Some).ok_or(Error::Truncated { what: "the list of files in the bundle" })
+}
+
+/// A single-file application of which only what is asked for is read: most have some hundred megabytes.
+#[derive(Debug)]
+pub struct Bundle<F> {
+    file: F,
+    files: Vec<BundledFile>,
+}
+
+impl<F: Read + Seek> Bundle<F> {
+    /// The application in a file; `None` if the program in it is none.
+    ///
+    /// # Errors
+    /// Those of the system; `InvalidData` if the list of files is not whole.
+    pub fn open(mut file: F) -> io::Result<Option<Self>> {
+        let Some(start) = list_start(&mut file)?.filter(|start| *start != 0) else { return Ok(None) };
+        file.seek(SeekFrom::Start(start))?;
+        let mut bytes = Vec::new();
+        file.by_ref().take(LONGEST_LIST).read_to_end(&mut bytes)?;
+        let files = list(&bytes).ok_or_else(|| invalid("the list of files in the bundle is cut short"))?;
+        Ok(Some(Self { file, files }))
+    }
+
+    /// What is in a file of the application, by its path there; `None` if there is no such file.
+    ///
+    /// # Errors
+    /// Those of the system; `InvalidData` if the file is not all there, too large, or not what the list says.
+    pub fn read(&mut self, path: &str) -> io::Result<Option<Vec<u8>>> {
+        let Some(found) = self.files.iter().find(|file| file.path == path) else { return Ok(None) };
+        let stored = if found.compressed == 0 { found.size } else { found.compressed };
+        if stored > LARGEST {
+            return Err(invalid("a file in the bundle is too large"));
+        }
+        self.file.seek(SeekFrom::Start(found.offset))?;
+        let mut bytes = Vec::new();
+        self.file.by_ref().take(stored).read_to_end(&mut bytes)?;
+        let whole = BundledFile { offset: 0, ..found.clone() };
+        let contents = whole.contents(&bytes).map_err(|error| invalid(&error.to_string()))?;
+        Ok(Some(contents.into_owned()))
+    }
+}
+
+/// The number in front of the mark of a bundle; `None` where there is no mark.
+fn list_start(file: &mut (impl Read + Seek)) -> io::Result<Option<u64>> {
+    file.seek(SeekFrom::Start(0))?;
+    // What was read last stays in front, so that a mark and its number are not torn apart.
+    const KEPT: usize = MARK.len() + 8;
+    let mut bytes: Vec<u8> = Vec::with_capacity(PIECE + KEPT);
+    loop {
+        let before = bytes.len();
+        file.by_ref().take(PIECE as u64).read_to_end(&mut bytes)?;
+        if let Some(mark) = memchr::memmem::find(&bytes, &MARK)
+            && let Some(at) = mark.checked_sub(8)
+        {
+            return Ok(u64_at(&bytes, at));
+        }
+        if bytes.len() == before {
+            return Ok(None);
+        }
+        bytes.drain(..bytes.len().saturating_sub(KEPT));
+    }
+}
+
+fn invalid(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
 }
 
 impl BundledFile {

@@ -3,7 +3,7 @@
 //! [`PeHeaders`] finds things by their addresses, in a file or in the memory of a process. [`Metadata`] gives the fields
 //! of the tables and what they refer to. [`Assembly`] puts both together with `cil`: methods, their bodies, what calls
 //! do to the stack, and names in the syntax of ILAsm. [`bundled_files`] gives the
-//! files inside a single-file application.
+//! files inside a single-file application, [`Bundle`] reads one at a time.
 //!
 //! Nothing here panics, recurses without bound or reserves memory by a number that it has read: files may come from
 //! anywhere. What is wrong is an [`Error`], or `None` where a row or heap index leads nowhere.
@@ -23,7 +23,7 @@ mod schema;
 mod tables;
 
 pub use assembly::{Assembly, BodyProblem};
-pub use bundle::{BundledFile, bundled_files};
+pub use bundle::{Bundle, BundledFile, bundled_files};
 pub use method::{Method, matches};
 pub use pe::PeHeaders;
 pub use schema::{column, table};

@@ -38,6 +38,8 @@ pub mod table {
     pub const GENERIC_PARAM: usize = 0x2a;
     /// Instantiated generic methods.
     pub const METHOD_SPEC: usize = 0x2b;
+    /// Documents and lines of methods, in a portable PDB.
+    pub const METHOD_DEBUG_INFORMATION: usize = 0x31;
     /// State machines and the methods they were made of, in a portable PDB.
     pub const STATE_MACHINE_METHOD: usize = 0x36;
     /// Numbers that can be a table's.

@@ -1,7 +1,8 @@
 //! The assemblies of every runtime open, in folders and in single-file applications.
 
-use metadata::{Assembly, Error, Metadata, bundled_files, table};
+use metadata::{Assembly, Bundle, Error, Metadata, bundled_files, table};
 use std::fs;
+use std::io::{Cursor, ErrorKind};
 use std::path::{Path, PathBuf};
 use testkit::{Runtime, Sample};
 
@@ -60,7 +61,21 @@ fn bundles() {
         assert!(files.iter().any(|file| file.path == wanted), "{files:?}");
         assert!(counts.0 > 50 && counts.1 > 10_000, "{runtime}: {counts:?}");
         assert!(bundled_files(&bytes[..bytes.len() - 100]).is_err() || bytes.len() < 1000);
+
+        // The same, read one at a time.
+        let mut bundle = Bundle::open(fs::File::open(runtime.executable()).unwrap()).unwrap().unwrap();
+        for file in files.iter().step_by(7) {
+            let read = bundle.read(&file.path).unwrap().unwrap();
+            assert!(*read == *file.contents(&bytes).unwrap(), "{}", file.path);
+        }
+        assert!(bundle.read("Nothing.dll").unwrap().is_none());
+        let cut = Bundle::open(Cursor::new(&bytes[..bytes.len() - 100]));
+        assert_eq!(cut.unwrap_err().kind(), ErrorKind::InvalidData);
     }
+    // A host without an application, and what is no host.
+    let root = Runtime::V9.require().executable();
+    assert!(Bundle::open(fs::File::open(root).unwrap()).unwrap().is_none());
+    assert!(Bundle::open(Cursor::new(b"nothing")).unwrap().is_none());
 }
 
 /// As `inspect` reads them out of a process: where the image lies as in its file.

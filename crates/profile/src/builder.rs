@@ -263,7 +263,8 @@ impl ProfileBuilder {
             }
             // Looks at the heap are no part of a profile.
             SessionRecord::HeapBegin { time, .. } => see(*time),
-            SessionRecord::HeapChunk { .. }
+            SessionRecord::Collection { .. }
+            | SessionRecord::HeapChunk { .. }
             | SessionRecord::HeapClasses { .. }
             | SessionRecord::HeapMethods { .. }
             | SessionRecord::HeapMachines { .. } => {}

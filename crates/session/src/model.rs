@@ -190,6 +190,13 @@ pub enum SessionRecord {
     CallsWithArguments(Vec<CallArguments>),
     /// What the agent held in the target, resource by resource. A later one replaces an earlier one.
     Resources(Vec<ResourceUse>),
+    /// A collection, also one for a heap snapshot, from the first heap snapshot on.
+    Collection {
+        /// When it began.
+        start: Nanos,
+        /// When it was over.
+        end: Nanos,
+    },
 }
 
 /// What survived one collection, and what held the young ones among it.
@@ -436,7 +443,7 @@ pub struct FunctionDef {
 }
 
 /// What kind of state machine the compiler made of a method.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum StateMachine {
     /// `async`.
     Async,

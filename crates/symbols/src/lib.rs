@@ -3,8 +3,9 @@
 //!
 //! - [`NativeSymbols`]: functions of an ELF file, from its own tables or from a debug file beside it.
 //! - [`ModuleKind`]: which part of .NET a native module is.
-//! - [`PortablePdb`]: file and line of an IL offset.
-//! - [`demangle_compiler_names`]: `Shop+<LoadAsync>d__5.MoveNext` is `Shop.LoadAsync`.
+//! - [`PortablePdb`]: file and line of an IL offset; [`SingleFileApp`] finds those of assemblies within an executable.
+//! - [`demangle_compiler_names`]: `Shop+<LoadAsync>d__5.MoveNext` is `Shop.LoadAsync`, `Shop+<>c.<Main>b__0_3` is
+//!   `Shop.Main.lambda#3`.
 //!
 //! Nothing is downloaded. Files are read as they are on disk, and a debug file counts only when its id says that it
 //! belongs to the module.
@@ -21,4 +22,4 @@ pub use compiler_names::{StateMachine, UserMethod, demangle_compiler_names};
 pub use error::Error;
 pub use module_kind::ModuleKind;
 pub use native::{NativeFunction, NativeSymbols, SymbolSource};
-pub use pdb::{PortablePdb, SourceLine};
+pub use pdb::{PortablePdb, SingleFileApp, SourceLine};

@@ -1,6 +1,6 @@
 use crate::Error;
 use flate2::read::DeflateDecoder;
-use metadata::{Metadata, PeHeaders, table};
+use metadata::{Bundle, Metadata, PeHeaders, table};
 use object::read::pe::{ImageNtHeaders, PeFile};
 use object::{FileKind, ReadCache, ReadRef, pe};
 use rootfs::Root;
@@ -41,6 +41,8 @@ struct PdbFacts {
     id: [u8; 20],
     /// `MoveNext` method and the method that the programmer wrote, by row, ascending.
     state_machines: Vec<(u32, u32)>,
+    /// First line of each method from row 1 on; 0 for methods without lines.
+    first_lines: Vec<u32>,
 }
 
 impl PdbFacts {
@@ -51,13 +53,65 @@ impl PdbFacts {
         let pair = |row| Some((metadata.get(TABLE, row, 0)?, metadata.get(TABLE, row, 1)?));
         let mut state_machines = (1..=metadata.rows(TABLE)).map(pair).collect::<Option<Vec<_>>>()?;
         state_machines.sort_unstable();
-        Some(Self { id: metadata.pdb_id()?, state_machines })
+        const LINES: usize = table::METHOD_DEBUG_INFORMATION;
+        let first = |row| first_line(metadata.get(LINES, row, 0)?, metadata.blob_of(LINES, row, 1)?);
+        let mut first_lines: Vec<u32> = (1..=metadata.rows(LINES)).map(|row| first(row).unwrap_or(0)).collect();
+        // What a programmer wrote as one method begins where its state machine does.
+        for &(move_next, kickoff) in &state_machines {
+            let line = |row: u32| first_lines.get(row.checked_sub(1)? as usize).copied();
+            if let (Some(line), Some(0)) = (line(move_next), line(kickoff))
+                && let Some(first) = kickoff.checked_sub(1).and_then(|at| first_lines.get_mut(at as usize))
+            {
+                *first = line;
+            }
+        }
+        Some(Self { id: metadata.pdb_id()?, state_machines, first_lines })
     }
 }
 
+/// The first line of a method's sequence points: `PortablePdb-Metadata.md`, "Sequence Points Blob".
+fn first_line(document: u32, blob: &[u8]) -> Option<u32> {
+    let rest = &mut &*blob;
+    let _local_signature = compressed(rest)?;
+    if document == 0 {
+        let _initial_document = compressed(rest)?;
+    }
+    let mut first = true;
+    while !rest.is_empty() {
+        let il_offset = compressed(rest)?;
+        if il_offset == 0 && !first {
+            let _document = compressed(rest)?;
+            continue;
+        }
+        first = false;
+        let lines = compressed(rest)?;
+        // Signed where the point spans several lines; only whether it is 0 matters here.
+        let columns = compressed(rest)?;
+        if lines != 0 || columns != 0 {
+            return compressed(rest).filter(|line| *line > 0);
+        }
+    }
+    None
+}
+
+/// A number of one, two or four bytes: ECMA-335 II.23.2.
+fn compressed(rest: &mut &[u8]) -> Option<u32> {
+    let first = u32::from(*rest.first()?);
+    let (bytes, mask) = match first {
+        _ if first & 0x80 == 0 => (1, 0x7f),
+        _ if first & 0xc0 == 0x80 => (2, 0x3fff),
+        _ if first & 0xe0 == 0xc0 => (4, 0x1fff_ffff),
+        _ => return None,
+    };
+    let (number, after) = rest.split_at_checked(bytes)?;
+    *rest = after;
+    Some(number.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte)) & mask)
+}
+
 impl PortablePdb {
-    /// The PDB that belongs to an assembly, in the file system of the process that has loaded it: embedded in it, or beside it. `Ok(None)` when there is none, or only one
-    /// of another build; also when there is no file at all, as for assemblies within a single-file application.
+    /// The PDB that belongs to an assembly, in the file system of the process that has loaded it: embedded in it, or beside
+    /// it. `Ok(None)` when there is none, or only one of another build; also when there is no file at all, as for assemblies
+    /// within a single-file application: see [`SingleFileApp`].
     ///
     /// With `module_version_id` the assembly itself is checked as well: the file may have been replaced since it was
     /// loaded.
@@ -71,15 +125,24 @@ impl PortablePdb {
             }
             Err(source) => return Err(Error::Io { path: assembly.to_owned(), source }),
         };
+        Self::of_image(root, assembly, &ReadCache::new(file), module_version_id)
+    }
+
+    /// The PDB of an assembly that lies at a path, or would lie there.
+    fn of_image<'data, R: ReadRef<'data>>(
+        root: &Root,
+        assembly: &Path,
+        data: R,
+        module_version_id: Option<[u8; 16]>,
+    ) -> Result<Option<Self>, Error> {
         let damaged = |what: String| Error::Damaged { path: assembly.to_owned(), expected: "assembly", what };
-        let cache = ReadCache::new(file);
-        let (debug, version): (_, fn(&ReadCache<File>) -> _) = match FileKind::parse(&cache) {
-            Ok(FileKind::Pe64) => (DebugData::read::<pe::ImageNtHeaders64, _>(&cache), |cache| {
-                version_of::<pe::ImageNtHeaders64, _>(cache)
-            }),
-            Ok(FileKind::Pe32) => (DebugData::read::<pe::ImageNtHeaders32, _>(&cache), |cache| {
-                version_of::<pe::ImageNtHeaders32, _>(cache)
-            }),
+        let (debug, version): (_, fn(R) -> _) = match FileKind::parse(data) {
+            Ok(FileKind::Pe64) => {
+                (DebugData::read::<pe::ImageNtHeaders64, _>(data), version_of::<pe::ImageNtHeaders64, _>)
+            }
+            Ok(FileKind::Pe32) => {
+                (DebugData::read::<pe::ImageNtHeaders32, _>(data), version_of::<pe::ImageNtHeaders32, _>)
+            }
             Ok(_) | Err(_) => return Ok(None),
         };
         let debug = debug.map_err(|error| damaged(error.to_string()))?;
@@ -92,7 +155,7 @@ impl PortablePdb {
             // The usual case for the framework, whose metadata are megabytes to read.
             return Ok(None);
         }
-        if module_version_id.is_some() && version(&cache) != module_version_id {
+        if module_version_id.is_some() && version(data) != module_version_id {
             return Ok(None);
         }
         if let Some(bytes) = debug.embedded {
@@ -142,6 +205,13 @@ impl PortablePdb {
         (found.line > 0).then(|| SourceLine { file: found.file_name.to_owned(), line: found.line })
     }
 
+    /// The line at which a method begins, also of one of which the compiler made a state machine; `None` for methods
+    /// without lines.
+    pub fn first_line(&self, method: u32) -> Option<u32> {
+        let at = row(method)?.checked_sub(1)? as usize;
+        self.facts.first_lines.get(at).copied().filter(|line| *line > 0)
+    }
+
     /// The method that the programmer wrote, for the `MoveNext` of its state machine; as a token.
     pub fn kickoff_method(&self, move_next: u32) -> Option<u32> {
         let wanted = row(move_next)?;
@@ -153,6 +223,40 @@ impl PortablePdb {
     /// Id of the PDB: GUID and stamp, as the assembly's debug directory repeats them.
     pub fn id(&self) -> [u8; 20] {
         self.facts.id
+    }
+}
+
+/// Larger files are no applications.
+const MAX_EXECUTABLE: u64 = 2 << 30;
+
+/// A single-file application, whose assemblies lie within its executable.
+#[derive(Debug)]
+pub struct SingleFileApp {
+    bundle: Bundle<File>,
+    executable: PathBuf,
+}
+
+impl SingleFileApp {
+    /// The executable of a process, by its link `/proc/<pid>/exe`; `None` if it is no such application, or cannot be read.
+    /// It stays open: lines may be asked for when the process has ended.
+    pub fn open(link: &Path) -> Option<Self> {
+        let bundle = Bundle::open(rootfs::open_at(link, MAX_EXECUTABLE).ok()?).ok()??;
+        Some(Self { bundle, executable: std::fs::read_link(link).ok()? })
+    }
+
+    /// The PDB that belongs to an assembly within it, as [`PortablePdb::find`]: embedded in the assembly, or beside the
+    /// executable. `assembly` is its path in the application.
+    ///
+    /// Fails when a PDB is there but damaged, or it or the application cannot be read.
+    pub fn find_pdb(
+        &mut self,
+        root: &Root,
+        assembly: &str,
+        module_version_id: Option<[u8; 16]>,
+    ) -> Result<Option<PortablePdb>, Error> {
+        let read = self.bundle.read(assembly).map_err(|source| Error::Io { path: self.executable.clone(), source })?;
+        let Some(bytes) = read else { return Ok(None) };
+        PortablePdb::of_image(root, &self.executable.with_file_name(assembly), &*bytes, module_version_id)
     }
 }
 
@@ -270,6 +374,18 @@ mod tests {
         assert_eq!(row(7), Some(7));
         assert_eq!(row(0x0600_0000), None);
         assert_eq!(row(0x0a00_0001), None);
+    }
+
+    #[test]
+    fn the_first_line_is_that_of_the_first_point_that_is_not_hidden() {
+        // Local signature 0; offset 2, hidden; offset 5, one line of 10 columns, line 300, column 9.
+        assert_eq!(first_line(1, &[0, 2, 0, 0, 5, 0, 10, 0x81, 0x2c, 9]), Some(300));
+        // The document stands in the blob, and changes.
+        assert_eq!(first_line(0, &[0, 1, 2, 0, 0, 0, 2, 5, 1, 0x7e, 7, 9]), Some(7));
+        assert_eq!(first_line(1, &[0, 2, 0, 0]), None);
+        assert_eq!(first_line(1, &[]), None);
+        assert_eq!(compressed(&mut &[0xc0, 0, 0x40, 0][..]), Some(0x4000));
+        assert_eq!(compressed(&mut &[0xff][..]), None);
     }
 
     #[test]

@@ -2,11 +2,12 @@
 #![forbid(unsafe_code)]
 
 use rootfs::Root;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use symbols::{ModuleKind, NativeSymbols, PortablePdb, SymbolSource};
-use testkit::{Compiler, Host, Runtime};
+use symbols::{ModuleKind, NativeSymbols, PortablePdb, SingleFileApp, SymbolSource};
+use testkit::{Compiler, Host, Kiosk, Runtime};
 
 /// Runs the oracle: the runtime's own reader of portable PDBs.
 fn oracle(arguments: &[&Path]) -> Vec<String> {
@@ -26,6 +27,7 @@ fn oracle(arguments: &[&Path]) -> Vec<String> {
 /// Compares every sequence point and every state machine; gives how many there are of each.
 fn compare(pdb: &PortablePdb, truth: &[String]) -> (usize, usize) {
     let (mut points, mut state_machines) = (0, 0);
+    let (mut first_lines, mut kickoffs) = (BTreeMap::new(), Vec::new());
     // The line that a hidden point goes on with.
     let mut last: (u32, Option<(String, u32)>) = (0, None);
     for line in truth {
@@ -34,13 +36,19 @@ fn compare(pdb: &PortablePdb, truth: &[String]) -> (usize, usize) {
         let mut number = || words.next().unwrap().parse::<u32>().unwrap();
         match kind {
             "kickoff" => {
-                assert_eq!(pdb.kickoff_method(0x0600_0000 | number()), Some(0x0600_0000 | number()), "{line}");
+                let (move_next, kickoff) = (number(), number());
+                assert_eq!(pdb.kickoff_method(0x0600_0000 | move_next), Some(0x0600_0000 | kickoff), "{line}");
+                kickoffs.push((move_next, kickoff));
                 state_machines += 1;
             }
             "point" => {
                 let (row, offset, source_line) = (number(), number(), number());
                 if last.0 != row {
                     last = (row, None);
+                }
+                let first = first_lines.entry(row).or_insert(0);
+                if *first == 0 {
+                    *first = source_line;
                 }
                 if source_line > 0 {
                     last.1 = Some((words.next().unwrap().to_owned(), source_line));
@@ -51,6 +59,13 @@ fn compare(pdb: &PortablePdb, truth: &[String]) -> (usize, usize) {
             }
             _ => {}
         }
+    }
+    for (move_next, kickoff) in kickoffs {
+        let line = first_lines.get(&move_next).copied().unwrap_or(0);
+        first_lines.entry(kickoff).and_modify(|first| *first = if *first == 0 { line } else { *first }).or_insert(line);
+    }
+    for (row, line) in first_lines {
+        assert_eq!(pdb.first_line(0x0600_0000 | row), (line > 0).then_some(line), "row {row}");
     }
     (points, state_machines)
 }
@@ -111,6 +126,57 @@ fn an_embedded_pdb_is_read_as_the_runtime_reads_it() {
     assert!(points > 10_000 && state_machines > 100, "{points} {state_machines}");
     assert_eq!(pdb.line(0x06ff_ffff, 0), None);
     assert_eq!(pdb.line(0, 0), None);
+}
+
+/// Of a current compiler: lambdas and local functions of one method, some of them asynchronous.
+#[test]
+fn a_lambda_begins_at_its_line() {
+    let path = Kiosk::sources().join("Kiosk.pdb");
+    let pdb = PortablePdb::read(&path).unwrap();
+    let (points, state_machines) = compare(&pdb, &oracle(&[&path]));
+    assert!(points > 50 && state_machines == 3, "{points} {state_machines}");
+    // Every lambda of `Main` is on a line of its own.
+    let bytes = fs::read(Kiosk::sources().join("Kiosk.dll")).unwrap();
+    let assembly = metadata::Assembly::parse(&bytes).unwrap();
+    let lines: BTreeMap<String, Option<u32>> = assembly
+        .methods()
+        .filter(|method| method.name().contains("<Main>$>"))
+        .map(|method| (method.name(), pdb.first_line(method.token().0)))
+        .collect();
+    for (name, text) in [
+        ("<<Main>$>b__0_0", "MapGet(\"/ok\""),
+        ("<<Main>$>b__0_1", "MapGet(\"/json\""),
+        ("<<Main>$>b__3", "MapGet(\"/price\""),
+        ("<<Main>$>b__0_6", "MapGet(\"/bad\""),
+        ("<<Main>$>g__Add|0_8", "MapGet(\"/sum\""),
+    ] {
+        assert_eq!(lines.get(name), Some(&Some(Kiosk::line_of(text))), "{name} in {lines:?}");
+    }
+}
+
+/// The assemblies lie in the executable, the PDBs beside it.
+#[test]
+fn lines_of_a_single_file_application() {
+    let folder = tempfile::tempdir().unwrap();
+    let executable = Runtime::V8.require().executable();
+    let link = folder.path().join("exe");
+    std::os::unix::fs::symlink(&executable, &link).unwrap();
+    let mut app = SingleFileApp::open(&link).expect("a single-file application");
+    for name in ["Sarif.Driver", "Sarif.Multitool.Library"] {
+        let pdb = app.find_pdb(&root(), &format!("{name}.dll"), None).unwrap().expect("a PDB beside");
+        let (points, _) = compare(&pdb, &oracle(&[&executable.with_file_name(format!("{name}.pdb"))]));
+        assert!(points > 100, "{name}: {points}");
+        // Of another build than the one that runs.
+        assert!(app.find_pdb(&root(), &format!("{name}.dll"), Some([7; 16])).unwrap().is_none());
+    }
+    for without in ["System.Private.CoreLib.dll", "Nothing.dll", "../Sarif.dll"] {
+        assert!(app.find_pdb(&root(), without, None).unwrap().is_none(), "{without}");
+    }
+    // A host that is no such application, and no file at all.
+    fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink(Runtime::V9.require().executable(), &link).unwrap();
+    assert!(SingleFileApp::open(&link).is_none());
+    assert!(SingleFileApp::open(Path::new("/nowhere")).is_none());
 }
 
 #[test]

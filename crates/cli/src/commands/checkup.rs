@@ -188,8 +188,9 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         ::heap::leaks(&[first.clone(), timed(last)], last, &options)
     });
     let report = last.as_ref().map(|last| ::heap::report(last, &ReportOptions { top: 15, type_name: None, paths: 1 }));
-    let tasks = last.as_ref().map(Tasks::of);
-    let tasks = first.as_ref().map(|(_, tasks)| tasks).zip(tasks.as_ref());
+    let first_tasks = first.as_ref().map(|(_, tasks)| tasks);
+    let tasks = first_tasks.zip(last.as_ref()).map(|(first, last)| Tasks::since(first, last));
+    let tasks = first_tasks.zip(tasks.as_ref());
     let heap = report.as_ref().map(|last| HeapLooks { last, growth: growth.as_ref(), tasks });
     let evidence = Evidence { profile: &profile, memory: &memory, locks: locks.as_ref(), heap };
     judge(args, &limits, evidence, &notes, |page| Ok(console::print(page)?))?;

@@ -75,13 +75,15 @@ fn role(function: &FunctionDef) -> Role {
     }
 }
 
-/// A name without generic arguments, by which a method of a sample and one of a look are the same: samples do not tell the
-/// arguments of shared code.
+/// A name without generic arguments and line, by which a method of a sample and one of a heap snapshot are the same: samples
+/// do not tell the arguments of shared code, and snapshots do not tell where a lambda begins.
 fn key(name: &str) -> String {
-    let mut depth = 0_u32;
+    let (mut depth, mut in_line) = (0_u32, false);
     let mut key = String::with_capacity(name.len());
     for letter in name.chars() {
+        in_line = letter == ':' || (in_line && letter.is_ascii_digit());
         match letter {
+            _ if in_line => {}
             '<' => depth += 1,
             '>' => depth = depth.saturating_sub(1),
             _ if depth == 0 => key.push(letter),
@@ -252,6 +254,8 @@ mod tests {
             cause: Cause::Running,
             count,
             old: 0,
+            for_task: false,
+            since_first: 0,
             cut: false,
         }
     }
@@ -267,5 +271,7 @@ mod tests {
         assert_eq!(callers["Shop.Burn"], [(of(&["Middle", "Outer"]), 3), (of(&["Other"]), 1)]);
         assert_eq!(callers["Shop.Outer"], [(vec![], 3)]);
         assert_eq!(key("Shop<T>.Load<A<B>>"), "Shop.Load");
+        assert_eq!(key("Program.Main.lambda#3:42"), key("Program.Main.lambda#3"));
+        assert_eq!(key("Program.Main.Add#3:42<A>"), "Program.Main.Add#3");
     }
 }

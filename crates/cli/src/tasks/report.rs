@@ -78,8 +78,8 @@ pub struct CauseRow {
 pub struct StackRow {
     /// How many there are.
     pub count: u64,
-    /// How many of them may have waited since the first look: no more than there were methods of this kind then, and no more
-    /// than are old enough. `None` for one look, and for methods that run.
+    /// How many of them are proven to wait since the first look, for the same task; 0 where none of them can. `None` where
+    /// that is not known, for one look, and for methods that run.
     pub since_first_look: Option<u64>,
     /// Seconds between the first look and the last.
     pub seconds: Option<f64>,
@@ -188,11 +188,13 @@ pub fn frames(stack: &AsyncStack, lines: &Lines) -> Vec<FrameRow> {
     stack.machines.iter().zip(&stack.states).map(|(machine, state)| frame(machine, *state, lines)).collect()
 }
 
-/// Source lines that a session has of asynchronous methods.
-fn lines(path: &Path) -> anyhow::Result<Lines> {
+/// Source lines that a session has of asynchronous methods; and whether it has two heap snapshots, and no collection came
+/// between those that they made themselves.
+fn lines(path: &Path) -> anyhow::Result<(Lines, bool)> {
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     let reader = SessionReader::new(BufReader::new(file)).with_context(|| format!("{}", path.display()))?;
     let (mut names, mut found) = (HashMap::new(), Lines::new());
+    let (mut begins, mut end, mut collections) = (Vec::new(), 0, Vec::new());
     // What is damaged is told by whoever reads the looks.
     for record in reader.map_while(Result::ok) {
         match record {
@@ -210,10 +212,20 @@ fn lines(path: &Path) -> anyhow::Result<Lines> {
                     found.entry(name.to_owned()).or_default().extend(points);
                 }
             }
+            SessionRecord::HeapBegin { time, .. } => begins.push(time),
+            SessionRecord::HeapEnd(last) => end = last.time,
+            SessionRecord::Collection { start, .. } => collections.push(start),
             _ => {}
         }
     }
-    Ok(found)
+    Ok((found, is_quiet(&begins, end, &collections)))
+}
+
+/// Whether there are two heap snapshots, and as many collections from the beginning of the first to the end of the second:
+/// each makes one.
+fn is_quiet(begins: &[u64], end: u64, collections: &[u64]) -> bool {
+    let [first, _] = begins else { return false };
+    collections.iter().filter(|start| (*first..=end).contains(start)).count() == 2
 }
 
 /// Reads the looks of a session; `None` if there is none.
@@ -227,12 +239,16 @@ pub fn read(path: &Path, top: usize) -> anyhow::Result<(Option<(Report, Tasks)>,
         MemoryArgs::default(),
         |_| true,
         |snapshot| {
-            looks.push(look(&snapshot));
+            let tasks = match looks.first() {
+                Some(first) => Tasks::since(&first.tasks, &snapshot),
+                None => Tasks::of(&snapshot),
+            };
+            looks.push(look(&snapshot, tasks));
             head = Some(begin(&snapshot));
         },
     )?;
     let Some((mut report, last)) = head.zip(looks.pop()) else { return Ok((None, reading)) };
-    let lines = lines(path)?;
+    let (lines, quiet) = lines(path)?;
     let begun = looks.first().map_or(last.time, |first| first.time);
     let between = (!looks.is_empty()).then(|| last.time.saturating_sub(begun) as f64 / 1e9);
     let before = looks.first().map(|first| Before::of(&first.tasks));
@@ -252,7 +268,7 @@ pub fn read(path: &Path, top: usize) -> anyhow::Result<(Option<(Report, Tasks)>,
             since_first_look: before
                 .as_ref()
                 .filter(|_| stack.cause != Cause::Running)
-                .map(|before| before.count(stack).min(stack.old)),
+                .and_then(|before| since_first(stack, before.count(stack), quiet)),
             seconds: between,
             cause: stack.cause,
             what,
@@ -280,6 +296,19 @@ pub fn read(path: &Path, top: usize) -> anyhow::Result<(Option<(Report, Tasks)>,
     Ok((Some((report, tasks)), reading))
 }
 
+/// How many of such stacks wait since the first snapshot, of which there were at most so many then. `None` where there may
+/// be some, and none is proven.
+///
+/// Where no collection came between the two snapshots, an object in generation 2 was there at the first one. Else only
+/// objects that still lie at their address are recognized.
+fn since_first(stack: &AsyncStack, before: u64, quiet: bool) -> Option<u64> {
+    let most = before.min(stack.old);
+    match if quiet && stack.for_task { most.max(stack.since_first) } else { stack.since_first } {
+        0 if most > 0 => None,
+        proven => Some(proven),
+    }
+}
+
 /// What waited at the first look. Objects move between looks and have no name, so it is counted, not followed.
 struct Before<'a> {
     stacks: HashMap<(&'a [String], Option<&'a str>), u64>,
@@ -304,8 +333,7 @@ impl<'a> Before<'a> {
     }
 }
 
-fn look(snapshot: &Snapshot) -> Look {
-    let tasks = Tasks::of(snapshot);
+fn look(snapshot: &Snapshot, tasks: Tasks) -> Look {
     let end = snapshot.end();
     let row = LookRow {
         seconds: end.time as f64 / 1e9,
@@ -340,6 +368,39 @@ fn begin(snapshot: &Snapshot) -> Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_collection_of_the_program_between_two_snapshots_is_noticed() {
+        assert!(is_quiet(&[100, 300], 400, &[110, 310]));
+        assert!(is_quiet(&[100, 300], 400, &[90, 110, 310, 410]), "one before, and one after");
+        assert!(!is_quiet(&[100, 300], 400, &[110, 200, 310]));
+        assert!(!is_quiet(&[100, 300], 400, &[310]), "a recording that did not report the first one");
+        assert!(!is_quiet(&[100, 300], 400, &[]), "an older recording");
+        assert!(!is_quiet(&[100, 300, 500], 600, &[110, 310, 510]), "two collections make an object old");
+    }
+
+    #[test]
+    fn a_duration_is_stated_only_where_it_is_proven() {
+        let stack = |old, for_task, since_first| AsyncStack {
+            machines: vec!["Shop+<Ask>d__1".to_owned()],
+            states: vec![Some(0)],
+            awaits: None,
+            cause: Cause::Delay,
+            count: 9,
+            old,
+            for_task,
+            since_first,
+            cut: false,
+        };
+        assert_eq!(since_first(&stack(8, true, 0), 7, true), Some(7));
+        assert_eq!(since_first(&stack(8, true, 3), 7, false), Some(3), "the others may have been moved");
+        assert_eq!(since_first(&stack(8, true, 0), 7, false), None);
+        // What may be used again: old, and nothing is known.
+        assert_eq!(since_first(&stack(8, false, 0), 7, true), None);
+        // None of them was there.
+        assert_eq!(since_first(&stack(8, true, 0), 0, true), Some(0));
+        assert_eq!(since_first(&stack(0, false, 0), 7, false), Some(0));
+    }
 
     #[test]
     fn frames_are_named_for_people() {

@@ -177,7 +177,7 @@ fn leaf(stack: &StackRow) -> String {
         let _ = match since {
             0 => write!(text, "; none for {}", seconds(apart)),
             since if since == stack.count => write!(text, "; for {} at least", seconds(apart)),
-            since => write!(text, "; up to {} of them for {} at least", count(since), seconds(apart)),
+            since => write!(text, "; {} of them for {} at least", count(since), seconds(apart)),
         };
     }
     text

@@ -28,10 +28,12 @@ pub fn of(report: &Report, top: usize, width: Option<usize>) -> String {
         text.push_str(nothing(report));
         return text;
     }
-    let instrumented = counted((report.methods.len() + report.not_called.len()) as u64, "method");
+    let called = report.methods.len();
+    let instrumented = counted((called + report.not_called.len()) as u64, "method");
     let calls = report.methods.iter().map(|method| method.calls).sum();
     let calls = counted(calls, "call");
-    let _ = write!(text, "{process}: {instrumented} traced for {:.1} s, {calls}", report.seconds);
+    let _ =
+        write!(text, "{process}: {instrumented} instrumented for {:.1} s, {called} called, {calls}", report.seconds);
     if report.stopped_ns > 0 {
         let _ = write!(text, "; it stood still for {}", duration(report.stopped_ns));
     }

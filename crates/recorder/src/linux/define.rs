@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use session::{
     CounterDef, CounterId, FrameDef, FrameId, FrameTrust, FunctionDef, FunctionId, FunctionKind, ModuleDef, ModuleId,
-    SessionRecord, SourceLine, StackDef, StackId, ThreadDef, ThreadId, TypeDef, TypeId,
+    SessionRecord, SourceLine, StackDef, StackId, StateMachine, ThreadDef, ThreadId, TypeDef, TypeId,
 };
 use std::{collections::HashMap, hash::Hash};
 
@@ -33,8 +33,8 @@ impl<K: Hash + Eq> Table<K> {
     }
 }
 
-/// What makes two functions the same.
-type FunctionKey = (FunctionKind, Option<ModuleId>, String, String, String);
+/// What makes two functions the same. A state machine may bear the very name of the method that begins it.
+type FunctionKey = (FunctionKind, Option<ModuleId>, String, String, String, Option<StateMachine>);
 
 /// What is remembered of a function.
 #[derive(Clone, Debug)]
@@ -171,6 +171,7 @@ impl Definitions {
             function.type_name.clone(),
             function.name.clone(),
             function.parameters.clone(),
+            function.state_machine,
         );
         let (id, new) = self.functions.get(key);
         function.id = FunctionId(id);
@@ -310,6 +311,20 @@ mod tests {
         let stacks = definitions.take().iter().filter(|record| matches!(record, SessionRecord::Stack(_))).count();
         assert_eq!(stacks, 2);
         assert!(definitions.take().is_empty());
+    }
+
+    /// An asynchronous lambda has no parameters to tell the method that begins it from its state machine.
+    #[test]
+    fn a_state_machine_is_another_function_than_the_method_that_begins_it() {
+        let mut definitions = Definitions::default();
+        let mut function = |state_machine| {
+            let (id, kind, module) = (FunctionId(0), FunctionKind::Managed, None);
+            let (type_name, name, parameters) = ("Shop".to_owned(), "Main.lambda#3".to_owned(), String::new());
+            definitions.function(FunctionDef { id, kind, module, type_name, name, parameters, state_machine })
+        };
+        let (begins, runs) = (function(None), function(Some(StateMachine::AsyncOrIterator)));
+        assert_ne!(begins, runs);
+        assert_eq!(function(None), begins);
     }
 
     #[test]

@@ -12,6 +12,12 @@ const MOST_EVENT_FRAMES: usize = 100;
 /// Most stacks of events that are remembered: about 50 MB of them.
 const MOST_EVENT_STACKS: usize = 1 << 16;
 
+/// The type of the base library that writes events of the runtime for what is managed code since .NET 9.
+const EVENT_WRITER: &str = "System.Diagnostics.Tracing.NativeRuntimeEventSource";
+
+/// Types that are the lock which such an event is about, and types nested in them.
+const LOCKS: [&str; 3] = ["System.Threading.Lock", "System.Threading.Monitor", "System.Threading.ObjectHeader"];
+
 /// What became of a sample.
 pub(super) enum Unwound {
     /// The agent has to say first what stands at these addresses.
@@ -278,7 +284,7 @@ impl Frames {
             name: of.name.clone(),
             parameters: of.parameters.clone(),
         };
-        Names::define(definitions, None, method)
+        self.names.define(definitions, None, method)
     }
 
     /// The stack of an event, with what the event is about as its leaf. Without callers `alone` is what called it.
@@ -311,12 +317,21 @@ impl Frames {
         if truncated {
             frames.push(self.truncated_mark(definitions));
         }
+        let marks = frames.len();
         for ip in ips.iter().rev() {
             let lookup = ip.saturating_sub(1);
             let code = self.unwinder.classify(lookup);
             let frame = Frame { ip: *ip, lookup, trust: Trust::Tables, code };
             frames.push(self.name(definitions, &frame, FrameTrust::Runtime));
         }
+        let facts = frames.iter().skip(marks).rev().map(|frame| {
+            let facts = definitions.function_facts(definitions.frame_function(*frame)?)?;
+            Some((facts.kind, facts.type_name.as_str(), facts.name.as_str()))
+        });
+        let writer = frames_of_event_writer(
+            &facts.map(|facts| facts.unwrap_or((FunctionKind::Unknown, "", ""))).collect::<Vec<_>>(),
+        );
+        frames.truncate(frames.len() - writer);
         let stack = (definitions.stack(frames), truncated);
         if self.of_events.len() >= MOST_EVENT_STACKS {
             self.of_events.clear();
@@ -401,8 +416,61 @@ impl Frames {
     }
 }
 
+/// How many frames, from the leaf on, only write an event, of kind, type and method of all frames: those of the event
+/// writer, and those of the lock that called it. All that is known of the event happened to their caller. An event that
+/// native code writes has none.
+fn frames_of_event_writer(frames: &[(FunctionKind, &str, &str)]) -> usize {
+    // The writer calls the runtime through a stub. What listens to events is a method of the writer too, and not one of these.
+    let is_stub = |(kind, ..): &(FunctionKind, &str, &str)| *kind == FunctionKind::Stub;
+    let writes = |(_, ty, name): &(FunctionKind, &str, &str)| *ty == EVENT_WRITER && *name != "ProcessEvent";
+    let is_lock = |(_, ty, _): &(FunctionKind, &str, &str)| {
+        LOCKS.iter().any(|lock| ty.strip_prefix(lock).is_some_and(|rest| rest.is_empty() || rest.starts_with('+')))
+    };
+    let stubs = frames.iter().take_while(|frame| is_stub(frame)).count();
+    let writers = frames.iter().skip(stubs).take_while(|frame| writes(frame)).count();
+    if writers == 0 {
+        return 0;
+    }
+    let locks = frames.iter().skip(stubs + writers).take_while(|frame| is_lock(frame)).count();
+    let all = stubs + writers + locks;
+    // A stack without any other frame is better than none.
+    if all < frames.len() { all } else { 0 }
+}
+
 /// A frame that says why a stack ends there.
 fn mark(definitions: &mut Definitions, text: &str) -> FrameId {
     let function = definitions.named(FunctionKind::Unknown, text, None);
     definitions.frame(function, None, FrameTrust::Context)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Stacks as .NET 9.0.5 gave them with its events.
+    #[test]
+    fn the_event_writer_and_its_lock_are_left_out() {
+        use FunctionKind::{Dynamic, Managed, Stub};
+        let writer = (Managed, EVENT_WRITER, "ContentionStart");
+        let lock = |name| (Managed, "System.Threading.Lock", name);
+        let slow = [writer, lock("TryEnterSlow"), lock("EnterAndGetCurrentThreadId"), lock("EnterScope")];
+        let callers = [(Managed, "Tickets", "Sell"), (Dynamic, "", "lambda_method3")];
+        let with_lock = [&slow[..], &callers].concat();
+        assert_eq!(frames_of_event_writer(&with_lock), 4);
+        // The runtime compiles the stub between the writer and native code for each program.
+        let stub = (Stub, "", "IL_STUB_PInvoke");
+        assert_eq!(frames_of_event_writer(&[&[stub][..], &with_lock].concat()), 5);
+        let nested = (Managed, "System.Threading.Lock+Scope", "Dispose");
+        assert_eq!(frames_of_event_writer(&[&[writer, nested][..], &callers].concat()), 2);
+        // Events of native code: nothing is left out, also where a lock is the leaf.
+        assert_eq!(frames_of_event_writer(&callers), 0);
+        assert_eq!(frames_of_event_writer(&with_lock[1..]), 0);
+        assert_eq!(frames_of_event_writer(&[(Managed, "System.Threading.Locker", "Enter")]), 0);
+        // A listener is called by the same type, and is no event.
+        let listens = [(Managed, EVENT_WRITER, "ProcessEvent"), (Managed, "Shop", "Listen")];
+        assert_eq!(frames_of_event_writer(&listens), 0);
+        // There is nothing else to show.
+        assert_eq!(frames_of_event_writer(&slow), 0);
+        assert_eq!(frames_of_event_writer(&[]), 0);
+    }
 }

@@ -5,11 +5,12 @@ use super::place::AGENT_NAME;
 use rootfs::Root;
 use session::{AwaitPoint, FunctionDef, FunctionId, FunctionKind, HeapMachine, ModuleId, SourceLine};
 use std::{collections::HashMap, path::Path};
-use symbols::{ModuleKind, NativeSymbols, PortablePdb};
+use symbols::{ModuleKind, NativeSymbols, PortablePdb, SingleFileApp, UserMethod};
 use unwind::NativeLocation;
 use wire::{Class, Machine, Method, MethodKind, Module};
 
 /// What the agent told about a method.
+#[derive(Clone, Copy)]
 struct MethodFacts {
     function: FunctionId,
     module: Option<u32>,
@@ -33,16 +34,52 @@ struct NativeImage {
     symbols: Option<NativeSymbols>,
 }
 
-/// Names everything that can stand on a stack.
-pub(super) struct Names {
+/// Finds the files with the lines of modules.
+struct PdbFiles {
+    pid: u32,
     /// The target's root directory; `None` where we may not see it, or it has ended.
     root: Option<Root>,
+    /// The target as a single-file application, if it is one; `None` until a module without a file is met.
+    app: Option<Option<SingleFileApp>>,
+}
+
+impl PdbFiles {
+    fn new(pid: u32) -> Self {
+        Self { pid, root: Root::of_process(pid).ok(), app: None }
+    }
+
+    /// A module was met. The target may have ended when its lines are asked for, so its executable is opened now.
+    fn met(&mut self, path: &str) {
+        if seen(path).is_none() && !path.is_empty() {
+            let link = format!("/proc/{}/exe", self.pid);
+            self.app.get_or_insert_with(|| SingleFileApp::open(Path::new(&link)));
+        }
+    }
+
+    /// The lines of a module. The runtime gives a module within a single-file application a path without a folder.
+    fn find(&mut self, path: &str, mvid: [u8; 16]) -> Option<PortablePdb> {
+        self.met(path);
+        let root = self.root.as_ref()?;
+        let found = match (seen(path), &mut self.app) {
+            (Some(path), _) => PortablePdb::find(root, path, Some(mvid)),
+            (None, Some(Some(app))) => app.find_pdb(root, path, Some(mvid)),
+            (None, _) => return None,
+        };
+        found.ok().flatten()
+    }
+}
+
+/// Names everything that can stand on a stack.
+pub(super) struct Names {
+    pdbs: PdbFiles,
     modules: HashMap<u32, ModuleFacts>,
     methods: HashMap<u32, MethodFacts>,
     classes: HashMap<u32, String>,
     /// Native and IL offsets by code version, ascending.
     il_maps: HashMap<u32, Vec<(u32, u32)>>,
     images: HashMap<String, NativeImage>,
+    /// Lambdas and local functions without lines, by module, type and name: the number of the method around the first one.
+    numbered: HashMap<(Option<ModuleId>, String, String), Option<u32>>,
     /// Lines of modules that are named by their file instead of by a number.
     by_file: HashMap<(String, [u8; 16]), Option<PortablePdb>>,
 }
@@ -50,12 +87,13 @@ pub(super) struct Names {
 impl Names {
     pub fn new(pid: u32) -> Self {
         Self {
-            root: Root::of_process(pid).ok(),
+            pdbs: PdbFiles::new(pid),
             modules: HashMap::new(),
             methods: HashMap::new(),
             classes: HashMap::new(),
             il_maps: HashMap::new(),
             images: HashMap::new(),
+            numbered: HashMap::new(),
             by_file: HashMap::new(),
         }
     }
@@ -63,9 +101,8 @@ impl Names {
     /// An asynchronous method, with the lines where it waits.
     pub fn machine(&mut self, machine: Machine) -> HeapMachine {
         let Machine { class, path, mvid, token, points } = machine;
-        let root = self.root.as_ref();
-        let find = |path: &str| PortablePdb::find(root?, seen(path)?, Some(mvid)).ok().flatten();
-        let pdb = self.by_file.entry((path, mvid)).or_insert_with_key(|(path, _)| find(path)).as_ref();
+        let pdbs = &mut self.pdbs;
+        let pdb = self.by_file.entry((path, mvid)).or_insert_with_key(|(path, _)| pdbs.find(path, mvid)).as_ref();
         let points = points.into_iter().map(|(state, il_offset)| {
             let line = pdb.and_then(|pdb| pdb.line(token, il_offset));
             AwaitPoint { state, line: line.map(|line| SourceLine { file: line.file, line: line.line }) }
@@ -76,6 +113,7 @@ impl Names {
     pub fn module(&mut self, definitions: &mut Definitions, module: Module) {
         let mvid = uuid_text(module.mvid);
         let id = definitions.module(true, &module.assembly, &module.path, Some(mvid));
+        self.pdbs.met(&module.path);
         let facts = ModuleFacts { id, path: module.path, mvid: module.mvid, pdb: None };
         self.modules.insert(module.id, facts);
     }
@@ -91,12 +129,12 @@ impl Names {
     pub fn method(&mut self, definitions: &mut Definitions, method: Method) {
         let module = method.module.and_then(|module| self.modules.get(&module)).map(|facts| facts.id);
         let (id, of, token) = (method.id, method.module, method.token);
-        let function = Self::define(definitions, module, method);
+        let function = self.define(definitions, module, method);
         self.methods.insert(id, MethodFacts { function, module: of, token });
     }
 
     /// The function of a method.
-    pub fn define(definitions: &mut Definitions, module: Option<ModuleId>, method: Method) -> FunctionId {
+    pub fn define(&mut self, definitions: &mut Definitions, module: Option<ModuleId>, method: Method) -> FunctionId {
         let user = symbols::demangle_compiler_names(&method.type_name, &method.name);
         let kind = match method.kind {
             MethodKind::Normal => FunctionKind::Managed,
@@ -104,8 +142,14 @@ impl Names {
             MethodKind::IlStub => FunctionKind::Stub,
         };
         let (type_name, name, parameters, state_machine) = match user {
-            // What the compiler passes to its own method says nothing to the user.
-            Some(user) => (user.type_name, user.name, String::new(), user.state_machine),
+            Some(user) => {
+                let name = match user.is_numbered() {
+                    true => self.numbered_name(module, method.module, method.token, &user),
+                    false => user.name,
+                };
+                // What the compiler passes to its own method says nothing to the user.
+                (user.type_name, name, String::new(), user.state_machine)
+            }
             None => (method.type_name, method.name, method.parameters, None),
         };
         let state_machine = state_machine.map(|kind| match kind {
@@ -115,6 +159,26 @@ impl Names {
         });
         let id = FunctionId(0);
         definitions.function(FunctionDef { id, kind, module, type_name, name, parameters, state_machine })
+    }
+
+    /// The name of a lambda or a local function: with its line where that is known, as the number alone does not say much
+    /// to whoever looks for it in the source. Without lines, those of overloads may have the same number: then the second
+    /// one that is met has that of its method as well.
+    fn numbered_name(&mut self, module: Option<ModuleId>, of: Option<u32>, token: u32, user: &UserMethod) -> String {
+        if let Some(line) = of.and_then(|of| self.pdb(of)?.first_line(token)) {
+            return user.name_at(line);
+        }
+        let key = (module, user.type_name.clone(), user.name.clone());
+        match *self.numbered.entry(key).or_insert(user.around) == user.around {
+            true => user.name.clone(),
+            false => user.name_of_overload(),
+        }
+    }
+
+    /// Lines of a module.
+    fn pdb(&mut self, module: u32) -> Option<&PortablePdb> {
+        let (module, pdbs) = (self.modules.get_mut(&module)?, &mut self.pdbs);
+        module.pdb.get_or_insert_with(|| pdbs.find(&module.path, module.mvid)).as_ref()
     }
 
     /// The function of a method, if its metadata token is this one.
@@ -138,18 +202,14 @@ impl Names {
         version: u32,
         offset: u32,
     ) -> (FunctionId, Option<SourceLine>) {
-        let Some(facts) = self.methods.get(&method) else {
+        let Some(&MethodFacts { function, module, token }) = self.methods.get(&method) else {
             return (definitions.named(FunctionKind::Managed, "[unknown method]", None), None);
         };
         let line = self.il_offset(version, offset).and_then(|il_offset| {
-            let module = self.modules.get_mut(&facts.module?)?;
-            let (root, path, mvid) = (&self.root, &module.path, module.mvid);
-            let find = || PortablePdb::find(root.as_ref()?, seen(path)?, Some(mvid)).ok().flatten();
-            let pdb = module.pdb.get_or_insert_with(find);
-            let line = pdb.as_ref()?.line(facts.token, il_offset)?;
+            let line = self.pdb(module?)?.line(token, il_offset)?;
             Some(SourceLine { file: line.file, line: line.line })
         });
-        (facts.function, line)
+        (function, line)
     }
 
     fn il_offset(&self, version: u32, offset: u32) -> Option<u32> {
@@ -188,7 +248,7 @@ impl Names {
             return NativeImage { id, kind: ModuleKind::Other, label: "[clrscope agent]".into(), symbols: None };
         }
         let label = if name.starts_with('[') { name.clone() } else { format!("[{name}]") };
-        let root = self.root.as_ref();
+        let root = self.pdbs.root.as_ref();
         let symbols = seen(path).and_then(|path| NativeSymbols::open(root?, path).ok());
         let kind = match ModuleKind::of(&name) {
             // The runtime is linked into the application.
@@ -237,6 +297,39 @@ mod tests {
         assert_eq!(names.il_offset(0, 19), Some(5));
         assert_eq!(names.il_offset(0, 500), Some(9));
         assert_eq!(names.il_offset(1, 0), None);
+    }
+
+    fn lambda(id: u32, type_name: &str, name: &str) -> Method {
+        let (type_name, name, parameters) = (type_name.to_owned(), name.to_owned(), "(int)".to_owned());
+        Method { id, module: Some(1), token: 0x0600_0000 | id, kind: MethodKind::Normal, type_name, name, parameters }
+    }
+
+    /// Names of these methods of a module without lines.
+    fn names_of(methods: Vec<Method>) -> Vec<String> {
+        let (mut names, mut definitions) = (Names::new(std::process::id()), Definitions::default());
+        let (path, assembly) = ("/nowhere/Shop.dll".to_owned(), "Shop".to_owned());
+        names.module(&mut definitions, Module { id: 1, base: 0, path, assembly, mvid: [0; 16] });
+        let named = methods.into_iter().map(|method| {
+            let id = method.id;
+            names.method(&mut definitions, method);
+            let function = names.function_of(id).unwrap();
+            let facts = definitions.function_facts(function).unwrap();
+            format!("{}.{}", facts.type_name, facts.name)
+        });
+        named.collect()
+    }
+
+    #[test]
+    fn lambdas_of_overloads_are_told_apart_without_lines() {
+        let methods = [
+            ("Shop+<>c", "<Load>b__4_0"),
+            ("Shop+<>c", "<Load>b__4_1"),
+            ("Shop+<>c", "<Load>b__5_0"),
+            ("Shop+<>c__DisplayClass5_0+<<Load>b__0>d", "MoveNext"),
+        ];
+        let methods = (1..).zip(methods).map(|(id, (ty, name))| lambda(id, ty, name)).collect();
+        let expected = ["Shop.Load.lambda#0", "Shop.Load.lambda#1", "Shop.Load.lambda#5_0", "Shop.Load.lambda#5_0"];
+        assert_eq!(names_of(methods), expected);
     }
 
     #[test]

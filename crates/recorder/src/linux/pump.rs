@@ -243,7 +243,7 @@ pub(super) struct Pump {
     /// When the rules had been applied.
     applied: Option<Instant>,
     /// Methods that were instrumented since rules were sent.
-    instrumented: u64,
+    instrumented: HashSet<session::FunctionId>,
     /// Which of the rules were sent.
     sent_rules: u64,
     /// Whether nothing is instrumented any more, as the rules wanted it.
@@ -293,7 +293,7 @@ impl Pump {
             closed: false,
             timings: Timings { attach_to_initialize, ..Timings::default() },
             applied: None,
-            instrumented: 0,
+            instrumented: HashSet::new(),
             sent_rules: 0,
             rules_ended: false,
         }
@@ -743,7 +743,7 @@ impl Pump {
             Record::Applied => {
                 self.applied.get_or_insert_with(Instant::now);
                 self.progress().rules_applied += 1;
-                let methods = std::mem::take(&mut self.instrumented);
+                let methods = std::mem::take(&mut self.instrumented).len();
                 self.stage(&format!("tracing {methods} method{}", if methods == 1 { "" } else { "s" }));
             }
             Record::Traced(calls) => self.traced(calls),
@@ -922,7 +922,10 @@ impl Pump {
             wire::InstrumentState::Original => InstrumentState::Original,
             wire::InstrumentState::Refused(reason) => InstrumentState::Refused(reason),
         };
-        self.instrumented += u64::from(state == InstrumentState::Requested);
+        // Counted as the report counts: methods that cannot be told apart by name are one.
+        if state == InstrumentState::Requested {
+            self.instrumented.insert(function);
+        }
         self.write_definitions();
         let (slot, rule) = (method.slot, method.rule);
         self.write(&SessionRecord::Instrumented(InstrumentedMethod { time: now(), function, rule, slot, state }));
@@ -1029,6 +1032,9 @@ impl Pump {
     fn runtime_work(&mut self, work: RuntimeWork) {
         let os_tid = self.sources.target.host_tid(work.os_tid);
         if work.kind == RuntimeWorkKind::Gc {
+            if self.heap_looks.begun > 0 {
+                self.write(&SessionRecord::Collection { start: work.start, end: work.end });
+            }
             self.gc_pauses.push_back((work.start, work.end));
             if self.gc_pauses.len() > MAX_WORK {
                 self.gc_pauses.pop_front();
