@@ -26,7 +26,7 @@ use std::{
     sync::{Arc, Mutex, OnceLock},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-use wire::{CpuEngine, ProfilerConfig, SessionConfig};
+use wire::{CpuEngine, ProfilerConfig, SessionConfig, sdk::SdkTools};
 
 /// Records that may wait for a live view.
 const LIVE_QUEUE: usize = 16 << 10;
@@ -88,6 +88,7 @@ pub(super) fn config(
         rate_hz: options.rate_hz,
         max_frames: MAX_FRAMES,
         launched,
+        sdk_tools: SdkTools::None,
         makes_up: false,
         stays: false,
     })
@@ -120,6 +121,7 @@ pub(super) fn make_up(pid: u32, options: &RecordOptions) -> Result<bool, RecordE
         rate_hz: 1,
         max_frames: 1,
         launched: false,
+        sdk_tools: SdkTools::None,
         makes_up: true,
         stays: false,
     };
@@ -474,6 +476,7 @@ mod tests {
             output: None,
             instrument: None,
             live: false,
+            sdk_tools: false,
             agent: AgentFile::Embedded(&[]),
         }
     }
