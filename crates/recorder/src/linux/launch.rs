@@ -2,6 +2,7 @@ use super::{
     Recording, Worker,
     door::LoadTurn,
     link::{self, AgentLink, Peer},
+    other_users::{self, OtherUser},
     place::{Place, Viewer},
     pump::now,
     room,
@@ -10,7 +11,7 @@ use super::{
 };
 use crate::{Progress, RecordError, RecordOptions, RuleHandle, SessionSummary, StopHandle, Summary};
 use diagnostics::{Port, clsid_text, proc};
-use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open, setrlimit};
+use rustix::process::{Pid, PidfdFlags, Resource, geteuid, getrlimit, pidfd_open, setrlimit};
 use session::{Entry, LiveSink};
 use std::{
     ffi::OsString,
@@ -40,6 +41,9 @@ const HELLO_LIMIT: Duration = Duration::from_secs(2);
 /// How often the command and the socket are looked at in turn.
 const ROUND: Duration = Duration::from_millis(20);
 
+/// How often processes of other users are looked for while nothing has been recorded.
+const SEARCH: Duration = Duration::from_millis(100);
+
 /// The variables that make the runtime load the agent.
 const MAIN_SLOT: [&str; 3] = ["CORECLR_ENABLE_PROFILING", "CORECLR_PROFILER", "CORECLR_PROFILER_PATH"];
 
@@ -59,6 +63,9 @@ pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recordin
     }
     let files = getrlimit(Resource::Nofile);
     let place = Place::make(&viewer, &options.agent)?;
+    // Only root's command can become another user whose processes we may record. Where the folder cannot be opened to them, these
+    // are not recorded, which is said at the end.
+    let admits_all = geteuid().is_root() && place.admit_all().unwrap_or(false);
     let first_output = options.output.as_deref().map(OutputFile::create).transpose()?;
     let engine = start::engine_for_launch(&options)?;
     let wanted = tools_of(&command);
@@ -79,6 +86,8 @@ pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recordin
     let (live_sink, live) = start::live_pair(&options);
     let supervisor = Supervisor {
         place,
+        admits_all,
+        other_user: None,
         config,
         options,
         shown,
@@ -157,6 +166,10 @@ fn set_profiler(child: &mut Command, place: &Place, config: &SessionConfig) {
 /// Follows a command: takes in every agent that connects, until the command has ended and all recordings too.
 struct Supervisor {
     place: Place,
+    /// Whether processes of other users can reach the agent and connect.
+    admits_all: bool,
+    /// One that runs as another user, and has not connected.
+    other_user: Option<OtherUser>,
     config: SessionConfig,
     options: RecordOptions,
     shown: String,
@@ -185,6 +198,7 @@ impl Supervisor {
     fn run(mut self) -> Result<Summary, RecordError> {
         // Kernels before 5.3 have none.
         let end = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()).ok();
+        let mut searched = Instant::now();
         let status = loop {
             match self.child.try_wait() {
                 Ok(Some(status)) => break Ok(status),
@@ -196,6 +210,10 @@ impl Supervisor {
                 self.failures.push(RecordError::Io { what: "waiting for the agent".into(), source });
             }
             self.accept_one();
+            if self.running.is_empty() && self.other_user.is_none() && searched.elapsed() >= SEARCH {
+                self.other_user = OtherUser::below(self.child.id(), geteuid().as_raw());
+                searched = Instant::now();
+            }
         };
         self.command.store(0, Ordering::Release);
         // Short-lived processes may have connected just before its end.
@@ -221,12 +239,13 @@ impl Supervisor {
             }
             return Ok(Summary { sessions, exit_code: Some(exit_code), nested: self.nested });
         }
-        let hint = match self.failures.pop() {
-            Some(failure) => failure.to_string(),
-            None if !self.skipped.is_empty() => {
+        let hint = match (self.failures.pop(), &self.other_user) {
+            (Some(failure), _) => failure.to_string(),
+            (None, Some(other)) => other.hint(&self.place.agent_path()),
+            (None, None) if !self.skipped.is_empty() => {
                 format!("only tools of the .NET SDK ran ({}); --children records them, too", self.skipped.join(", "))
             }
-            None => "is it a .NET program, and are diagnostics enabled (DOTNET_EnableDiagnostics)? \
+            (None, None) => "is it a .NET program, and are diagnostics enabled (DOTNET_EnableDiagnostics)? \
                 NativeAOT programs cannot load a profiler"
                 .to_owned(),
         };
@@ -255,7 +274,7 @@ impl Supervisor {
     /// Takes in the agent that has connected, if one has: whether somebody has connected.
     fn accept_one(&mut self) -> bool {
         match link::accept(self.place.listener(), Instant::now()) {
-            Ok(Some((stream, peer))) if peer.uid == rustix::process::geteuid().as_raw() => {
+            Ok(Some((stream, peer))) if self.is_of_command(peer) => {
                 if let Err(error) = self.connected(stream, peer) {
                     self.failures.push(error);
                 }
@@ -269,6 +288,12 @@ impl Supervisor {
                 false
             }
         }
+    }
+
+    /// Whether the other end may be an agent of this launch. Of another user only a process with our token in its environment
+    /// may connect: a stranger who connects and says nothing would hold up all others.
+    fn is_of_command(&self, peer: Peer) -> bool {
+        peer.uid == geteuid().as_raw() || self.admits_all && other_users::has_configuration(peer.pid, &self.config)
     }
 
     /// A process has loaded the agent and waits for our word to go on.
