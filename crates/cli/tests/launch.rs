@@ -8,7 +8,7 @@ use std::{
     collections::BTreeMap,
     path::Path,
     process::{Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use testkit::{Host, Launch, Runtime, Sample, sample_runtimes};
 
@@ -336,6 +336,26 @@ fn a_launch_within_a_launch_records_once() {
             assert_eq!(files, std::slice::from_ref(&inner), "{runtime}");
         }
     });
+}
+
+#[test]
+fn sessions_for_events_do_not_hold_a_start_up() {
+    let folder = scratch();
+    let time = |profilers: &str| {
+        // Starts nothing, and ends.
+        let launch = Sample::named("starter").launch(Runtime::V9, &[] as &[&str]);
+        let mut command = under(launch, &file(&folder, "x.clrscope"), &["-q", "-p", profilers]).command();
+        let began = Instant::now();
+        let ended = command.stdin(Stdio::null()).status().unwrap();
+        assert!(ended.success());
+        began.elapsed()
+    };
+    // In turns, and the quickest of each: what else the machine does only adds to them.
+    let times: Vec<_> = (0..7).map(|_| (time("cpu"), time("cpu,wall,exceptions,gc"))).collect();
+    let (cpu, all) =
+        (times.iter().map(|times| times.0).min().unwrap(), times.iter().map(|times| times.1).min().unwrap());
+    let more = all.saturating_sub(cpu);
+    assert!(more < Duration::from_millis(150), "{more:?} more than {cpu:?}: {times:?}");
 }
 
 /// A `dotnet` with an SDK in which programs of ours stand for its tools: the command line, which starts what it is told to,

@@ -10,7 +10,7 @@ use super::{
     target::Target,
 };
 use crate::{Progress, RecordError, RecordOptions, RuleHandle, SessionSummary, StopHandle, Summary};
-use diagnostics::{Port, clsid_text, proc};
+use diagnostics::{Keeper, Port, clsid_text, proc};
 use rustix::process::{Pid, PidfdFlags, Resource, geteuid, getrlimit, pidfd_open, setrlimit};
 use session::{Entry, LiveSink};
 use std::{
@@ -99,6 +99,7 @@ pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recordin
         wanted,
         first_output,
         named: None,
+        keeper: None,
         live: live_sink,
         running: Vec::new(),
         skipped: Vec::new(),
@@ -184,6 +185,8 @@ struct Supervisor {
     first_output: Option<OutputFile>,
     /// The process that has it.
     named: Option<u32>,
+    /// The keeper of the first process's event sessions.
+    keeper: Option<Keeper>,
     live: Option<LiveSink>,
     running: Vec<JoinHandle<Result<SessionSummary, RecordError>>>,
     /// Tools of the SDK that were left alone, each kind once.
@@ -196,6 +199,8 @@ struct Supervisor {
 
 impl Supervisor {
     fn run(mut self) -> Result<Summary, RecordError> {
+        // While the runtime starts, so that nothing waits for it. What fails here fails again where it can be told.
+        self.keeper = if start::wants_events(&self.options) { Keeper::start().ok() } else { None };
         // Kernels before 5.3 have none.
         let end = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()).ok();
         let mut searched = Instant::now();
@@ -216,6 +221,8 @@ impl Supervisor {
             }
         };
         self.command.store(0, Ordering::Release);
+        // No process wanted it.
+        self.keeper = None;
         // Short-lived processes may have connected just before its end.
         while self.accept_one() {}
         let exit_code = exit_code(status?);
@@ -349,6 +356,7 @@ impl Supervisor {
         let start = Start {
             // .NET Core 3.1 serves its port only once it has started, and it has not.
             port: (link.hello.runtime[0] >= 5).then(|| port_of(pid)).flatten(),
+            keeper: self.keeper.take(),
             name: process_name(&command_line, pid),
             command_line: command_line.join(" "),
             entry: if link.hello.notify_only { Entry::LaunchedBeside } else { Entry::Launched },

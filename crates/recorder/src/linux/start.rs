@@ -191,6 +191,13 @@ fn add_source(providers: &mut Vec<Provider>, source: EventSource) {
     }
 }
 
+/// Whether some runtime would be asked for event sessions.
+pub(super) fn wants_events(options: &RecordOptions) -> bool {
+    let newest = u16::MAX;
+    options.profilers.iter().any(|selection| selection.spec.id == ALLOCATIONS)
+        || !event_pipes(options, newest, "").is_empty()
+}
+
 /// The sessions for `allocations`, which are apart: they come and go ([`AllocationEvents`]).
 fn allocation_events(
     keeper: Keeper,
@@ -345,6 +352,8 @@ pub(super) struct Start {
     pub name: String,
     pub command_line: String,
     pub port: Option<Port>,
+    /// The keeper for event sessions, where one was started ahead.
+    pub keeper: Option<Keeper>,
     pub output: Option<OutputFile>,
     pub live: Option<LiveSink>,
     pub stop: StopHandle,
@@ -376,10 +385,10 @@ impl Start {
         let configs = event_pipes(options, major, &session);
         let allocates = options.profilers.iter().find(|selection| selection.spec.id == ALLOCATIONS);
         if !configs.is_empty() || allocates.is_some() {
-            let keeper = Keeper::start()?;
+            let keeper = self.keeper.map_or_else(Keeper::start, Ok)?;
             for config in configs {
                 events.push(match &self.port {
-                    Some(port) => Events::start(&keeper, port, &config, &session)?,
+                    Some(port) => Events::start(keeper.clone(), port, &config, &session)?,
                     None => Events::start_later(keeper.clone(), self.target.pid, config, session.clone())?,
                 });
             }
@@ -535,6 +544,8 @@ mod tests {
         // It comes and goes.
         assert_eq!(of("gc,allocations", 9), [Some((1, 4, false))]);
         assert_eq!(of("allocations", 10), []);
+        let wants = ["cpu,wall", "gc", "allocations", "exceptions"].map(|list| wants_events(&options(list, None)));
+        assert_eq!(wants, [false, true, true, false]);
     }
 
     #[test]
