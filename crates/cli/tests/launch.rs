@@ -350,12 +350,16 @@ fn sessions_for_events_do_not_hold_a_start_up() {
         assert!(ended.success());
         began.elapsed()
     };
-    // In turns, and the quickest of each: what else the machine does only adds to them.
-    let times: Vec<_> = (0..7).map(|_| (time("cpu"), time("cpu,wall,exceptions,gc"))).collect();
-    let (cpu, all) =
-        (times.iter().map(|times| times.0).min().unwrap(), times.iter().map(|times| times.1).min().unwrap());
-    let more = all.saturating_sub(cpu);
-    assert!(more < Duration::from_millis(150), "{more:?} more than {cpu:?}: {times:?}");
+    // In turns, and the quickest of each: what else the machine does only adds to them. A wait would be in each of them.
+    let (mut cpu, mut all) = (Duration::MAX, Duration::MAX);
+    for round in 1..=40 {
+        cpu = cpu.min(time("cpu"));
+        all = all.min(time("cpu,wall,exceptions,gc"));
+        if round >= 7 && all.saturating_sub(cpu) < Duration::from_millis(150) {
+            return;
+        }
+    }
+    panic!("{all:?} with event sessions, {cpu:?} without");
 }
 
 /// A `dotnet` with an SDK in which programs of ours stand for its tools: the command line, which starts what it is told to,
