@@ -14,7 +14,7 @@ use crate::os::{clock, tasks, tls};
 use crate::queue::Event;
 use crate::runtime::Runtime;
 use crate::sessions::{Held, Sessions};
-use crate::{door, exception_events, instrumentation, launch, ledger, panics, writer};
+use crate::{door, exception_events, instrumentation, ledger, panics, writer};
 use com::codes::CORPROF_E_PROFILER_CANCEL_ACTIVATION;
 use com::hresult::{E_FAIL, E_INVALIDARG, E_OUTOFMEMORY};
 use corprof::callback::{
@@ -205,7 +205,8 @@ impl Profiler for Entry {
         let mut config = SessionConfig::from_hex(&text).map_err(|_| E_INVALIDARG)?;
         config.launched = true;
         let command_line = tasks::command_line();
-        if let Some(why) = launch::skipped(&command_line) {
+        let role = wire::sdk::Role::of(&command_line);
+        if !config.sdk_tools.records(role) {
             let runtime = Runtime::new(info).map_err(HResult::from)?;
             let hello = wire::Hello {
                 protocol: wire::PROTOCOL_VERSION,
@@ -220,7 +221,7 @@ impl Profiler for Entry {
             };
             // On an own thread, as everything that may register thread-local destructors.
             if let Ok(thread) = OwnThread::spawn("clrscope-skip", move || {
-                let why = format!("not profiled: {why}");
+                let why = format!("not profiled: {}", role.word());
                 writer::say_bye(&config, hello, wire::ByeReason::Skipped, &why);
             }) {
                 thread.join();

@@ -30,7 +30,6 @@ pub mod heap;
 pub mod heap_memory;
 pub mod id_table;
 pub mod instrumentation;
-pub mod launch;
 pub mod ledger;
 pub mod live_threads;
 pub mod looks;

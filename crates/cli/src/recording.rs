@@ -105,6 +105,7 @@ pub fn take_looks(
         output: Some(file.path().to_owned()),
         instrument: None,
         live: false,
+        sdk_tools: false,
         agent: agent.file(),
     };
     let stop = StopOnSignal::start()?;
@@ -162,6 +163,7 @@ impl RecordingArgs {
             output,
             instrument: None,
             live,
+            sdk_tools: false,
             agent: self.agent.file(),
         }
     }
@@ -389,6 +391,9 @@ pub fn summary_text(summary: &Summary) -> String {
     for session in &summary.sessions {
         session_text(&mut text, session);
     }
+    if summary.sessions.len() > 1 {
+        processes_text(&mut text, &summary.sessions);
+    }
     let files: Vec<String> =
         summary.sessions.iter().filter_map(|session| session.path.as_ref()).map(|path| quoted(path)).collect();
     if let Some(file) = files.first() {
@@ -396,6 +401,18 @@ pub fn summary_text(summary: &Summary) -> String {
         let _ = write!(text, "\nNext:\n  clrscope report {file}\n  clrscope report {file} --format html -o {html}\n");
     }
     text
+}
+
+/// All processes with their files, where there are several.
+fn processes_text(text: &mut String, sessions: &[SessionSummary]) {
+    let file =
+        |session: &SessionSummary| session.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+    let width = sessions.iter().map(|session| file(session).chars().count()).max().unwrap_or_default();
+    let _ = writeln!(text, "\nRecorded {} processes:", sessions.len());
+    for session in sessions {
+        let command = printable(&session.command_line);
+        let _ = writeln!(text, "  {:<width$}  {:>7}  {command}", file(session), session.pid);
+    }
 }
 
 fn session_text(text: &mut String, session: &SessionSummary) {
@@ -463,6 +480,7 @@ pub fn summary_json(summary: &Summary) -> impl Serialize + use<> {
     struct Session {
         pid: u32,
         process: String,
+        command: String,
         file: Option<String>,
         duration_seconds: f64,
         engine: Option<String>,
@@ -488,6 +506,7 @@ pub fn summary_json(summary: &Summary) -> impl Serialize + use<> {
             .map(|session| Session {
                 pid: session.pid,
                 process: session.process_name.clone(),
+                command: session.command_line.clone(),
                 file: session.path.as_ref().map(|path| path.display().to_string()),
                 duration_seconds: session.duration.as_secs_f64(),
                 engine: Some(session.engine.clone()).filter(|engine| !engine.is_empty()),
@@ -582,6 +601,7 @@ mod tests {
             sessions: vec![SessionSummary {
                 pid: 12,
                 process_name: "web".into(),
+                command_line: "dotnet web.dll --urls\n".into(),
                 path: Some("my files/web.clrscope".into()),
                 duration: Duration::from_secs(10),
                 engine: "kernel ring".into(),
@@ -617,6 +637,25 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} is missing in:\n{text}");
         }
+    }
+
+    #[test]
+    fn several_processes_are_listed_with_their_files_and_commands() {
+        let mut summary = summary();
+        assert!(!summary_text(&summary).contains("processes:"));
+        let mut compiler = summary.sessions[0].clone();
+        (compiler.pid, compiler.path) = (4567, Some("x.clrscope".into()));
+        compiler.command_line = "dotnet exec csc.dll".into();
+        summary.sessions.push(compiler);
+        let text = summary_text(&summary);
+        let expected = concat!(
+            "\nRecorded 2 processes:\n",
+            "  my files/web.clrscope       12  dotnet web.dll --urls\\n\n",
+            "  x.clrscope                4567  dotnet exec csc.dll\n\nNext:\n",
+        );
+        assert!(text.contains(expected), "{text}");
+        let json = serde_json::to_value(summary_json(&summary)).unwrap();
+        assert_eq!(json["sessions"][1]["command"], "dotnet exec csc.dll");
     }
 
     #[test]

@@ -90,6 +90,7 @@ fn stacks_states_and_lines_are_those_that_the_program_knows() {
         ] {
             assert!(page.contains(part), "{runtime}: `{part}` is missing in {page}");
         }
+        common::report_shows(&session, "async");
     }
 }
 

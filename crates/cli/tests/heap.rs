@@ -119,6 +119,7 @@ fn a_look_tells_what_the_program_knows() {
             assert!(page.contains(&part), "{what}: `{part}` is missing in {page}");
         }
         assert!(page.contains("Clrscope.Samples.Link × "), "{what}: {page}");
+        common::report_shows(&session, "heap");
     }
 }
 

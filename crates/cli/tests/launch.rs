@@ -8,7 +8,7 @@ use std::{
     collections::BTreeMap,
     path::Path,
     process::{Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use testkit::{Host, Launch, Runtime, Sample, sample_runtimes};
 
@@ -336,4 +336,228 @@ fn a_launch_within_a_launch_records_once() {
             assert_eq!(files, std::slice::from_ref(&inner), "{runtime}");
         }
     });
+}
+
+#[test]
+fn sessions_for_events_do_not_hold_a_start_up() {
+    let folder = scratch();
+    let time = |profilers: &str| {
+        // Starts nothing, and ends.
+        let launch = Sample::named("starter").launch(Runtime::V9, &[] as &[&str]);
+        let mut command = under(launch, &file(&folder, "x.clrscope"), &["-q", "-p", profilers]).command();
+        let began = Instant::now();
+        let ended = command.stdin(Stdio::null()).status().unwrap();
+        assert!(ended.success());
+        began.elapsed()
+    };
+    // In turns, and the quickest of each: what else the machine does only adds to them. A wait would be in each of them.
+    let (mut cpu, mut all) = (Duration::MAX, Duration::MAX);
+    for round in 1..=40 {
+        cpu = cpu.min(time("cpu"));
+        all = all.min(time("cpu,wall,exceptions,gc"));
+        if round >= 7 && all.saturating_sub(cpu) < Duration::from_millis(150) {
+            return;
+        }
+    }
+    panic!("{all:?} with event sessions, {cpu:?} without");
+}
+
+/// A `dotnet` with an SDK in which programs of ours stand for its tools: the command line, which starts what it is told to,
+/// and the compiler, its server and MSBuild, which burn. The muxer finds them as it finds those of a real one.
+struct Sdk {
+    folder: tempfile::TempDir,
+    runtime: Runtime,
+    /// Whether its command line starts MSBuild as a process of its own.
+    separate: bool,
+}
+
+impl Sdk {
+    const TOOLS: [&'static str; 5] = [
+        "MSBuild.dll",
+        "Roslyn/bincore/csc.dll",
+        "Roslyn/bincore/VBCSCompiler.dll",
+        "vstest.console.dll",
+        // Known by its folder alone.
+        "Sdks/Some.Sdk/tools/generate.dll",
+    ];
+
+    fn new(runtime: Runtime) -> Self {
+        let Host::Muxer { dotnet, .. } = runtime.require().host() else { panic!("{runtime} has no muxer") };
+        let sdk = Self { folder: scratch(), runtime, separate: false };
+        let root = dotnet.parent().unwrap();
+        std::fs::copy(&dotnet, sdk.path("dotnet")).unwrap();
+        for part in ["host", "shared"] {
+            std::os::unix::fs::symlink(root.join(part), sdk.path(part)).unwrap();
+        }
+        sdk.place("starter", "sdk/9.9.9/dotnet.dll");
+        for tool in Self::TOOLS {
+            sdk.place("burn", &format!("sdk/9.9.9/{tool}"));
+        }
+        for program in ["app/Shop.dll", "app/Other.dll", "test/testhost.dll"] {
+            sdk.place("burn", program);
+        }
+        sdk
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Puts a program of ours into a place of another name.
+    fn place(&self, sample: &str, at: &str) {
+        let assembly = Sample::named(sample).compile(self.runtime).unwrap();
+        let to = self.path(at);
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        std::fs::copy(&assembly, &to).unwrap();
+        std::fs::copy(assembly.with_extension("runtimeconfig.json"), to.with_extension("runtimeconfig.json")).unwrap();
+    }
+
+    /// `dotnet exec <assembly>`, which burns for a moment.
+    fn exec(&self, assembly: &str, more: &[&str]) -> Vec<String> {
+        let assembly = self.path(assembly).display().to_string();
+        let words = [self.path("dotnet").to_str().unwrap(), "exec", &assembly, "--seconds", "1"].map(str::to_owned);
+        words.into_iter().chain(more.iter().map(|word| (*word).to_owned())).collect()
+    }
+
+    /// Runs `dotnet <command>`, which starts these one after the other, under a launch of ours.
+    fn launch(&self, options: &[&str], command: &[&str], starts: &[Vec<String>]) -> (Ended, std::path::PathBuf) {
+        let output = self.path("x.clrscope");
+        let mut words: Vec<String> = ["launch", "-p", "cpu", "-o", output.to_str().unwrap()].map(str::to_owned).into();
+        words.extend(options.iter().map(|option| (*option).to_owned()));
+        words.extend(["--".to_owned(), self.path("dotnet").display().to_string()]);
+        words.extend(command.iter().map(|word| (*word).to_owned()));
+        words.push("--start".to_owned());
+        words.extend(starts.join(&"--then".to_owned()));
+        let mut command = clrscope(words);
+        command.env("DOTNET_SYSTEM_GLOBALIZATION_INVARIANT", "1");
+        match self.separate {
+            true => command.env("DOTNET_CLI_RUN_MSBUILD_OUTOFPROC", "true"),
+            false => command.env_remove("DOTNET_CLI_RUN_MSBUILD_OUTOFPROC"),
+        };
+        (Running::start(command).wait(), output)
+    }
+
+    /// Session files, without the named one.
+    fn others(&self) -> Vec<std::path::PathBuf> {
+        let files = std::fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().path());
+        let others = files.filter(|file| file.extension().is_some_and(|end| end == "clrscope"));
+        others.filter(|file| *file != self.path("x.clrscope")).collect()
+    }
+}
+
+/// The command line of the process that a session is of.
+fn command_of(session: &Path) -> String {
+    Report::of(session).0["recording"]["process"]["command_line"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_named_file_is_of_what_the_command_of_the_sdk_runs() {
+    testkit::on_sample_runtimes_at_once(|runtime| {
+        if !matches!(runtime.host(), Host::Muxer { .. }) {
+            return;
+        }
+        let sdk = Sdk::new(runtime);
+        let compile = [
+            sdk.exec("sdk/9.9.9/Sdks/Some.Sdk/tools/generate.dll", &[]),
+            sdk.exec("sdk/9.9.9/Roslyn/bincore/csc.dll", &[]),
+            sdk.exec("sdk/9.9.9/Roslyn/bincore/VBCSCompiler.dll", &[]),
+        ];
+        let node = sdk.exec("sdk/9.9.9/MSBuild.dll", &["/nodemode:1"]);
+        let (shop, other) = (sdk.exec("app/Shop.dll", &[]), sdk.exec("app/Other.dll", &[]));
+        let tests = [sdk.exec("sdk/9.9.9/vstest.console.dll", &[]), sdk.exec("test/testhost.dll", &["--port", "4"])];
+
+        // Of `dotnet run` it is the program's, though the compiler and a node ran before.
+        let starts = [&compile[..], &[node.clone(), shop.clone()]].concat();
+        let (ended, output) = sdk.launch(&[], &["run"], &starts);
+        let ended = ended.expect(0);
+        assert!(command_of(&output).contains("app/Shop.dll"), "{runtime}: {}", command_of(&output));
+        assert!(Report::of(&output).total_weight("cpu", "Clrscope.Samples.Burn", "Slow") > 0, "{runtime}");
+        assert_eq!(sdk.others(), <[std::path::PathBuf; 0]>::default(), "{runtime}: {}", ended.err);
+        let next = format!("Next:\n  clrscope report {}\n", output.display());
+        assert!(ended.err.contains(&next) && !ended.err.contains("processes:"), "{runtime}: {}", ended.err);
+
+        // Of `dotnet test` the test host's. A second program has a file of its own, and all are listed.
+        let (ended, output) =
+            sdk.launch(&[], &["test", "x.csproj"], &[&tests[..], std::slice::from_ref(&other)].concat());
+        let ended = ended.expect(0);
+        assert!(command_of(&output).contains("test/testhost.dll"), "{runtime}: {}", command_of(&output));
+        let [further] = &sdk.others()[..] else { panic!("{runtime}: {:?}: {}", sdk.others(), ended.err) };
+        assert!(command_of(further).contains("app/Other.dll"), "{runtime}");
+        assert!(ended.err.contains("Recorded 2 processes:") && ended.err.contains(&next), "{runtime}: {}", ended.err);
+        assert!(ended.err.contains(&format!("  {}  ", further.display())), "{runtime}: {}", ended.err);
+        std::fs::remove_file(further).unwrap();
+
+        // Of `dotnet build` MSBuild's, which is the command itself; the compiler is left alone.
+        let (ended, output) = sdk.launch(&[], &["build"], &compile);
+        ended.expect(0);
+        assert!(command_of(&output).contains("dotnet build"), "{runtime}: {}", command_of(&output));
+        assert_eq!(sdk.others(), <[std::path::PathBuf; 0]>::default(), "{runtime}");
+    });
+}
+
+#[test]
+fn msbuild_has_the_named_file_also_as_a_process_of_its_own() {
+    let sdk = Sdk { separate: true, ..Sdk::new(Runtime::V9) };
+    let starts =
+        [sdk.exec("sdk/9.9.9/MSBuild.dll", &["-maxcpucount"]), sdk.exec("sdk/9.9.9/MSBuild.dll", &["/nodemode:1"])];
+    let (ended, output) = sdk.launch(&[], &["build"], &starts);
+    ended.expect(0);
+    assert!(command_of(&output).contains("MSBuild.dll --seconds 1 -maxcpucount"), "{}", command_of(&output));
+    assert_eq!(sdk.others(), <[std::path::PathBuf; 0]>::default());
+}
+
+#[test]
+fn with_children_tools_of_the_sdk_are_recorded_too() {
+    let sdk = Sdk::new(Runtime::V9);
+    let compile = sdk.exec("sdk/9.9.9/Roslyn/bincore/csc.dll", &[]);
+    let (ended, output) =
+        sdk.launch(&["--children", "--json"], &["run"], &[compile.clone(), sdk.exec("app/Shop.dll", &[])]);
+    let ended = ended.expect(0);
+    // The program has the named file, though the command line and the compiler were there before.
+    assert!(command_of(&output).contains("app/Shop.dll"), "{}", command_of(&output));
+    let mut commands: Vec<String> = sdk.others().iter().map(|file| command_of(file)).collect();
+    commands.sort_by_key(String::len);
+    assert_eq!(commands.len(), 2, "{commands:?}");
+    assert!(
+        commands[0].contains("bincore/csc.dll --seconds") && commands[1].contains("dotnet run --start"),
+        "{commands:?}"
+    );
+    let summary: serde_json::Value = serde_json::from_str(ended.err.lines().last().unwrap()).unwrap();
+    let sessions = summary["sessions"].as_array().unwrap();
+    assert_eq!(sessions.len(), 3, "{summary}");
+    assert_eq!(sessions[0]["file"], output.to_str().unwrap(), "{summary}");
+    for session in sessions {
+        assert_eq!(session["command"], command_of(Path::new(session["file"].as_str().unwrap())), "{summary}");
+    }
+    sdk.others().iter().for_each(|file| std::fs::remove_file(file).unwrap());
+
+    // Without a program, the command itself has it.
+    let (ended, output) = sdk.launch(&["--children"], &["tool", "list"], std::slice::from_ref(&compile));
+    let ended = ended.expect(0);
+    assert!(command_of(&output).contains("dotnet tool list"), "{}", command_of(&output));
+    assert_eq!(sdk.others().len(), 1, "{}", ended.err);
+    assert!(ended.err.contains(&format!("Next:\n  clrscope report {}\n", output.display())), "{}", ended.err);
+    std::fs::remove_file(&output).unwrap();
+    sdk.others().iter().for_each(|file| std::fs::remove_file(file).unwrap());
+
+    // Nothing is recorded where only tools ran, and what can be done about it is said.
+    let (ended, output) = sdk.launch(&[], &["tool", "list"], &[compile]);
+    ended.expect_error(125, &["only tools of the .NET SDK ran", "a compiler", "the dotnet command line", "--children"]);
+    assert!(!output.exists());
+}
+
+#[test]
+fn a_launch_within_a_launch_passes_its_exit_code_and_each_program_has_one_file() {
+    let sdk = Sdk::new(Runtime::V9);
+    let (inner, shop, other) =
+        (sdk.path("inner.clrscope"), sdk.exec("app/Shop.dll", &[]), sdk.exec("app/Other.dll", &[]));
+    let nested = [common::binary(), "launch", "-p", "cpu", "-o", inner.to_str().unwrap(), "--"].map(str::to_owned);
+    let (ended, output) = sdk.launch(&[], &["run"], &[[&nested[..], &shop].concat(), other]);
+    let ended = ended.expect(0);
+    assert!(
+        command_of(&inner).contains("app/Shop.dll") && command_of(&output).contains("app/Other.dll"),
+        "{}",
+        ended.err
+    );
+    assert_eq!(sdk.others(), [inner], "{}", ended.err);
 }

@@ -17,16 +17,21 @@ use testkit::{Runtime, Sample, TargetProcess};
 /// Nobody, on every Linux.
 const OTHER: u32 = 65534;
 
+/// Commands that let others reach the runtimes, in a mount namespace: they may not enter our home, where these are.
+fn open_runtimes() -> String {
+    let home = std::env::var("HOME").unwrap();
+    let cache = std::env::var("CLRSCOPE_CACHE").unwrap_or_else(|_| format!("{home}/.cache/clrscope"));
+    format!(
+        "mount --bind '{cache}' /mnt; mount -t tmpfs -o mode=755 none '{home}'; mkdir -p '{cache}'; mount --move /mnt '{cache}'"
+    )
+}
+
 /// `burn` of another user, with a folder for temporary files that belongs to that user.
 fn burn_of_another_user(runtime: Runtime) -> TargetProcess {
     assert!(geteuid().is_root(), "this test takes other users, so it needs root");
-    let home = std::env::var("HOME").unwrap();
-    let cache = std::env::var("CLRSCOPE_CACHE").unwrap_or_else(|_| format!("{home}/.cache/clrscope"));
-    // Others may not enter our home, where the runtimes are.
     let script = format!(
-        "set -e; mount --bind '{cache}' /mnt; mount -t tmpfs -o mode=755 none '{home}'; mkdir -p '{cache}'; \
-         mount --move /mnt '{cache}'; chown {OTHER}:{OTHER} \"$TMPDIR\"; \
-         exec setpriv --reuid={OTHER} --regid={OTHER} --clear-groups \"$@\""
+        "set -e; {}; chown {OTHER}:{OTHER} \"$TMPDIR\"; exec setpriv --reuid={OTHER} --regid={OTHER} --clear-groups \"$@\"",
+        open_runtimes()
     );
     let mut process = Sample::named("burn")
         .launch(runtime, &["--seconds", "3000"])
@@ -169,4 +174,57 @@ fn a_process_that_changed_its_root_is_reached_where_it_listens() {
         let ended = Running::start(record(&process, &output)).wait();
         ended.expect_error(4, &["changed its root directory", jail.to_str().unwrap(), "dotnet-diagnostic-"]);
     }
+}
+
+/// A launch as root of a command that runs `burn` as another user, through `before`. Everything has its folder for temporary files in
+/// `tmp`.
+fn launch_as_another_user(runtime: Runtime, before: &str, tmp: &Path, output: &Path) -> common::Ended {
+    assert!(geteuid().is_root(), "this test takes other users, so it needs root");
+    let script = format!(
+        "set -e; {}; exec setpriv --reuid={OTHER} --regid={OTHER} --clear-groups {before} \"$@\"",
+        open_runtimes()
+    );
+    let clrscope = [common::binary(), "launch", "-p", "cpu,gc", "-o", output.to_str().unwrap(), "--"];
+    let unshared = ["unshare", "-m", "sh", "-c", &script, "sh"];
+    let burn = Sample::named("burn").launch(runtime, &["--seconds", "2"]).under([&clrscope[..], &unshared].concat());
+    let mut command = burn.env("TMPDIR", tmp).command();
+    command.stdin(std::process::Stdio::null());
+    Running::start(command).wait()
+}
+
+#[test]
+fn a_command_of_root_that_becomes_another_user_is_recorded() {
+    for runtime in [Runtime::V3_1, Runtime::V9] {
+        let folder = scratch();
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+        let (tmp, output) = (folder.path().join("tmp"), file(&folder, "x.clrscope"));
+        fs::create_dir(&tmp).unwrap();
+        fs::set_permissions(&tmp, Permissions::from_mode(0o1777)).unwrap();
+        let ended = launch_as_another_user(runtime, "", &tmp, &output).expect(0);
+        assert!(ended.out.contains("cpu_ns"), "{runtime}: {ended:?}");
+        let report = common::Report::of(&output);
+        assert!(report.total_weight("cpu", "Clrscope.Samples.Burn", "Slow") > 0, "{runtime}: {}", ended.err);
+        assert_eq!(fs::metadata(&output).unwrap().uid(), 0, "{runtime}");
+        assert!(staged(&tmp).is_empty(), "{runtime}");
+    }
+}
+
+#[test]
+fn why_a_command_of_another_user_was_not_recorded_is_said() {
+    let folder = scratch();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let (open, closed, output) =
+        (folder.path().join("open"), folder.path().join("closed"), file(&folder, "x.clrscope"));
+    for (tmp, mode) in [(&open, 0o1777), (&closed, 0o700)] {
+        fs::create_dir(tmp).unwrap();
+        fs::set_permissions(tmp, Permissions::from_mode(mode)).unwrap();
+    }
+    let who = format!("ran as user {OTHER}");
+    // As sudo does.
+    let bare = "env -i DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1";
+    let ended = launch_as_another_user(Runtime::V9, bare, &open, &output);
+    ended.expect_error(125, &[&who, "burn.dll", "lacks the variables", "as that user", "clrscope record "]);
+    let ended = launch_as_another_user(Runtime::V9, "", &closed, &output);
+    ended.expect_error(125, &[&who, "cannot reach the agent in ", closed.to_str().unwrap(), "clrscope record "]);
+    assert!(!output.exists() && staged(&open).is_empty() && staged(&closed).is_empty());
 }

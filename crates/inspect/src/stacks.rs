@@ -82,6 +82,7 @@ impl Stacks {
             output: None,
             instrument: None,
             live: true,
+            sdk_tools: false,
             agent,
         };
         let process = process.clone();

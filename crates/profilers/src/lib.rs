@@ -167,6 +167,7 @@ mod tests {
             rate_hz: 100,
             max_frames: 64,
             launched: false,
+            sdk_tools: wire::sdk::SdkTools::None,
             makes_up: false,
             stays: false,
         };

@@ -20,6 +20,8 @@ pub struct RecordOptions {
     pub instrument: Option<RuleSet>,
     /// Whether somebody watches: [`crate::Recording::subscribe`] then gives the records as they are made.
     pub live: bool,
+    /// Whether a launch also records the tools of the .NET SDK: its command line, MSBuild nodes, compilers, servers.
+    pub sdk_tools: bool,
     /// The agent to send in.
     pub agent: AgentFile,
 }

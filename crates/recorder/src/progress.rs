@@ -69,7 +69,7 @@ pub struct Progress {
 /// What a recording left behind.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// One for each process: the target, or every .NET process of a launched command.
+    /// One for each process: the target, or every .NET process of a launched command, first the one that the command is for.
     pub sessions: Vec<SessionSummary>,
     /// Exit code of a launched command, 128 + n where signal n ended it.
     pub exit_code: Option<i32>,
@@ -84,6 +84,8 @@ pub struct SessionSummary {
     pub pid: u32,
     /// Its name.
     pub process_name: String,
+    /// Its command line.
+    pub command_line: String,
     /// The session file, where one was asked for.
     pub path: Option<PathBuf>,
     /// Duration.

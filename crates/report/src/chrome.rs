@@ -16,6 +16,7 @@ pub const EXPORTER: Exporter = Exporter {
     summary: "for ui.perfetto.dev and chrome://tracing: single calls of traced methods, GC pauses, exceptions",
     binary: false,
     single_samples: true,
+    snapshots: false,
     render,
 };
 

@@ -10,6 +10,7 @@ pub const EXPORTER: Exporter = Exporter {
     summary: "one line per stack, for flamegraph.pl, inferno and others",
     binary: false,
     single_samples: false,
+    snapshots: false,
     render,
 };
 

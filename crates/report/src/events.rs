@@ -14,6 +14,7 @@ pub const EXPORTER: Exporter = Exporter {
     summary: "event log: loads, compilations, rewritten code, exceptions, one JSON object a line",
     binary: false,
     single_samples: true,
+    snapshots: false,
     render,
 };
 

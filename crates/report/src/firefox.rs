@@ -15,6 +15,7 @@ pub const EXPORTER: Exporter = Exporter {
     summary: "for profiler.firefox.com: threads, samples, GC pauses and exceptions in time",
     binary: false,
     single_samples: true,
+    snapshots: false,
     render,
 };
 

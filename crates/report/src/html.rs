@@ -28,6 +28,7 @@ pub const EXPORTER: Exporter = Exporter {
     summary: "one page with flame graph, tables and timelines that needs no network",
     binary: false,
     single_samples: false,
+    snapshots: true,
     render,
 };
 
@@ -97,6 +98,8 @@ struct Page {
     pool: Value,
     observer: Value,
     notes: Vec<(f64, String)>,
+    /// Id, title and text of what heap snapshots say.
+    snapshots: Vec<(&'static str, &'static str, String)>,
 }
 
 /// Columns of functions, by their number in the page.
@@ -985,6 +988,7 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         looks,
         pool,
         observer: observer(profile),
+        snapshots: options.snapshots.iter().map(|part| (part.id, part.title, part.text.trim_end().to_owned())).collect(),
         notes: profile.notes.iter().map(|(time, note)| (micros(profile, *time), note.clone())).collect(),
         threads: profile
             .tables

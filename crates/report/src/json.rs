@@ -1,6 +1,6 @@
 //! The complete profile as JSON; docs/formats.md describes every field.
 
-use std::io::Write;
+use std::{collections::BTreeMap, io::Write};
 
 use profile::{
     Amount, Counter, Distribution, ExceptionRow, FunctionTotals, HEAPS, JitTotals, NameStyle, OBJECT_HEAPS, Place,
@@ -21,6 +21,7 @@ pub const EXPORTER: Exporter = Exporter {
     summary: "everything, for programs",
     binary: false,
     single_samples: false,
+    snapshots: true,
     render,
 };
 
@@ -55,6 +56,9 @@ struct File<'a> {
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     resources: &'a [session::ResourceUse],
     notes: Vec<Value>,
+    /// `heap` and `async`, in recordings of these profilers.
+    #[serde(flatten)]
+    snapshots: BTreeMap<&'static str, &'a Value>,
 }
 
 #[derive(Serialize)]
@@ -137,6 +141,7 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         observer: &profile.observer,
         resources: &profile.resources,
         notes: profile.notes.iter().map(|(time, message)| json!({"time_ns": since(profile, *time), "message": message})).collect(),
+        snapshots: options.snapshots.iter().map(|section| (section.id, &section.json)).collect(),
     };
     crate::plain::write_json(&mut *out, &file)?;
     writeln!(out)?;

@@ -41,6 +41,8 @@ pub struct Exporter {
     pub binary: bool,
     /// Whether it shows single samples in time and so wants [`BuildOptions::keep_samples`]. Without them it writes sums.
     pub single_samples: bool,
+    /// Whether it shows what heap snapshots say ([`Options::snapshots`]).
+    pub snapshots: bool,
     render: fn(&Profile, &Options, &mut dyn Write) -> Result<(), ReportError>,
 }
 
@@ -61,6 +63,21 @@ pub struct Options {
     pub colour: bool,
     /// Rows of a list, for text and Markdown.
     pub rows: usize,
+    /// What the heap snapshots of the session say.
+    pub snapshots: Vec<SnapshotSection>,
+}
+
+/// What heap snapshots say, as the command says it that reads them: a snapshot is read by another way than samples are.
+#[derive(Clone, Debug)]
+pub struct SnapshotSection {
+    /// The profiler that took them, which is also the key in JSON.
+    pub id: &'static str,
+    /// A heading.
+    pub title: &'static str,
+    /// For people: lines of text.
+    pub text: String,
+    /// For programs; null where no snapshot could be read.
+    pub json: serde_json::Value,
 }
 
 impl Default for Options {
@@ -73,6 +90,7 @@ impl Default for Options {
             width: 110,
             colour: false,
             rows: 15,
+            snapshots: Vec::new(),
         }
     }
 }
@@ -142,10 +160,27 @@ impl Exporter {
         options: &Options,
         out: &mut dyn Write,
     ) -> Result<Profile, ReportError> {
+        self.convert_with(session, options, out, |_| Vec::new())
+    }
+
+    /// As [`Self::convert`], with what heap snapshots say. These are asked for once it is known what was recorded, and only where
+    /// the format shows them and nothing is filtered, which snapshots cannot be.
+    ///
+    /// # Errors
+    /// [`ReportError`].
+    pub fn convert_with(
+        &self,
+        session: impl Read + Send,
+        options: &Options,
+        out: &mut dyn Write,
+        snapshots: impl FnOnce(&Profile) -> Vec<SnapshotSection>,
+    ) -> Result<Profile, ReportError> {
         let profile = Profile::read(session, self.build_options(options))?;
+        let whole = self.snapshots && options.filter == Filter::default() && options.series.is_none();
+        let snapshots = if whole { snapshots(&profile) } else { Vec::new() };
         // The time was picked while reading.
         let filter = Filter { time: None, ..options.filter.clone() };
-        self.write(&profile, &Options { filter, ..options.clone() }, out)?;
+        self.write(&profile, &Options { filter, snapshots, ..options.clone() }, out)?;
         Ok(profile)
     }
 }

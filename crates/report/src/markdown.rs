@@ -4,7 +4,7 @@ use profile::Profile;
 
 use crate::{
     Exporter, Options, ReportError, plain,
-    sections::{Cell, Table, sections},
+    sections::{Cell, Part, Table, parts},
 };
 
 pub const EXPORTER: Exporter = Exporter {
@@ -13,11 +13,20 @@ pub const EXPORTER: Exporter = Exporter {
     summary: "the same as text, for issues and chats",
     binary: false,
     single_samples: false,
+    snapshots: true,
     render,
 };
 
 fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(), ReportError> {
-    for (index, section) in sections(profile, options).iter().enumerate() {
+    for (index, part) in parts(profile, options).iter().enumerate() {
+        let section = match part {
+            Part::Section(section) => section,
+            Part::Snapshots(section) => {
+                writeln!(out, "\n## {}\n", escape(section.title))?;
+                block(&section.text, out)?;
+                continue;
+            }
+        };
         match index {
             0 => writeln!(out, "# {}", escape(&section.title))?,
             _ => writeln!(out, "\n## {}", escape(&section.title))?,
@@ -44,6 +53,17 @@ pub(crate) fn escape(text: &str) -> String {
         }
     }
     plain
+}
+
+/// Lines as they are, between as many backticks as they need.
+fn block(text: &str, out: &mut dyn Write) -> Result<(), ReportError> {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or_default();
+    let ticks = "`".repeat((longest + 1).max(3));
+    writeln!(out, "{ticks}text")?;
+    for line in text.trim_end().lines() {
+        writeln!(out, "{}", plain::visible(line))?;
+    }
+    Ok(writeln!(out, "{ticks}")?)
 }
 
 /// Code between as many backticks as it needs.
@@ -95,5 +115,12 @@ mod tests {
         assert_eq!(code("List`1.Add(T)"), "``List`1.Add(T)``");
         assert_eq!(code("`x"), "`` `x ``");
         assert_eq!(code("a|b"), "`a\\|b`");
+    }
+
+    #[test]
+    fn lines_end_no_block() {
+        let mut out = Vec::new();
+        block("a\n````\nb \u{1b}[2J\n", &mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "`````text\na\n````\nb \\u{1b}[2J\n`````\n");
     }
 }

@@ -17,6 +17,7 @@ pub const EXPORTER: Exporter = Exporter {
     summary: "OpenTelemetry spans, as a collector takes them at /v1/traces: single calls of traced methods",
     binary: false,
     single_samples: true,
+    snapshots: false,
     render,
 };
 

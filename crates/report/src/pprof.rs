@@ -16,6 +16,7 @@ pub const EXPORTER: Exporter = Exporter {
     summary: "for go tool pprof, Pyroscope, Polar Signals and others",
     binary: true,
     single_samples: false,
+    snapshots: false,
     render,
 };
 

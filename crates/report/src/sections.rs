@@ -11,7 +11,7 @@ use profile::{
     state_index,
 };
 
-use crate::{Options, format};
+use crate::{Options, SnapshotSection, format};
 
 /// A part of a report.
 pub struct Section {
@@ -75,8 +75,23 @@ pub fn state_word(state: ThreadState) -> &'static str {
     }
 }
 
-/// All sections that have something to say.
-pub fn sections(profile: &Profile, options: &Options) -> Vec<Section> {
+/// A part of a page.
+pub enum Part<'a> {
+    Section(Section),
+    /// What heap snapshots say.
+    Snapshots(&'a SnapshotSection),
+}
+
+/// All parts that have something to say.
+pub fn parts<'a>(profile: &Profile, options: &'a Options) -> Vec<Part<'a>> {
+    let of_recording = observer(profile).into_iter().chain(notes(profile));
+    let of_profilers = sections(profile, options).into_iter().map(Part::Section);
+    let of_snapshots = options.snapshots.iter().map(Part::Snapshots);
+    of_profilers.chain(of_snapshots).chain(of_recording.map(Part::Section)).collect()
+}
+
+/// The sections of the recording and of its profilers.
+fn sections(profile: &Profile, options: &Options) -> Vec<Section> {
     let wanted = |kind: SeriesKind| options.series.is_none_or(|series| series == kind);
     let mut sections = vec![recording(profile)];
     if wanted(SeriesKind::Cpu) && (!profile.cpu.is_empty() || profile.run("cpu").is_some()) {
@@ -132,8 +147,6 @@ pub fn sections(profile: &Profile, options: &Options) -> Vec<Section> {
     if options.series.is_none() && own {
         sections.push(counters(profile, options));
     }
-    sections.extend(observer(profile));
-    sections.extend(notes(profile));
     sections
 }
 

@@ -14,6 +14,7 @@ pub const EXPORTER: Exporter = Exporter {
     summary: "for speedscope.app: every thread, in time order",
     binary: false,
     single_samples: true,
+    snapshots: false,
     render,
 };
 

@@ -4,7 +4,7 @@ use profile::Profile;
 
 use crate::{
     Exporter, Options, ReportError,
-    sections::{Cell, Section, Table, sections},
+    sections::{Cell, Part, Section, Table, parts},
 };
 
 pub const EXPORTER: Exporter = Exporter {
@@ -13,6 +13,7 @@ pub const EXPORTER: Exporter = Exporter {
     summary: "what matters, on a page of the terminal",
     binary: false,
     single_samples: false,
+    snapshots: true,
     render,
 };
 
@@ -22,11 +23,18 @@ const BAR: usize = 12;
 const LINE: usize = 12;
 
 fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(), ReportError> {
-    for (index, section) in sections(profile, options).iter().enumerate() {
+    for (index, part) in parts(profile, options).iter().enumerate() {
         if index > 0 {
             writeln!(out)?;
         }
-        render_section(section, options, out)?;
+        match part {
+            Part::Section(section) => render_section(section, options, out)?,
+            Part::Snapshots(section) => {
+                for line in section.text.trim_end().lines() {
+                    writeln!(out, "{}", clean(line))?;
+                }
+            }
+        }
     }
     Ok(())
 }

@@ -1,3 +1,4 @@
+use crate::sdk::SdkTools;
 use serde::{Deserialize, Serialize};
 
 /// All choices of one recording, made outside and sent in once.
@@ -20,6 +21,8 @@ pub struct SessionConfig {
     /// Whether the agent was launched with the process. Then it holds the process back at its first
     /// instruction until [`crate::Control::Go`], for two seconds at most.
     pub launched: bool,
+    /// Which tools of the .NET SDK a launch records; the agent cancels its activation in all others.
+    pub sdk_tools: SdkTools,
     /// Whether there is no session at all: the agent does nothing, and is never let go. .NET 6 and newer take a main
     /// profiler that detaches for a notification-only one; one that stays makes their count right again.
     pub makes_up: bool,
@@ -120,6 +123,7 @@ mod tests {
             rate_hz: 100,
             max_frames: 512,
             launched: false,
+            sdk_tools: SdkTools::Build,
             makes_up: false,
             stays: false,
         }

@@ -39,6 +39,7 @@ pub fn config(profilers: &[&str], cpu: CpuEngine) -> SessionConfig {
         rate_hz: 100,
         max_frames: 256,
         launched: false,
+        sdk_tools: wire::sdk::SdkTools::None,
         makes_up: false,
         stays: false,
     }

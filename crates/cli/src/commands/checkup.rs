@@ -276,6 +276,7 @@ fn options(args: &Args, duration: Duration, path: &Path) -> anyhow::Result<Recor
         output: Some(path.to_owned()),
         instrument: None,
         live: false,
+        sdk_tools: false,
         agent: args.agent.file(),
     })
 }

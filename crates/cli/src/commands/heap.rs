@@ -99,14 +99,44 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     ending(damage, report.complete, report.note.as_deref())
 }
 
+/// What the snapshots of a session say, for a report of it.
+pub struct SnapshotReport {
+    /// For people.
+    pub text: String,
+    /// For programs.
+    pub json: serde_json::Value,
+    /// Why it is incomplete, if it is.
+    pub problem: Option<String>,
+}
+
+/// What the last snapshot of a session says.
+pub fn report_last(path: &Path, top: usize, width: Option<usize>) -> anyhow::Result<SnapshotReport> {
+    let (snapshot, _) = one_look(path, MemoryArgs::default(), None)?;
+    let (text, json) = match snapshot.end().extent {
+        Extent::All => {
+            let report = ::heap::report(&snapshot, &ReportOptions { top, ..ReportOptions::default() });
+            (text::report(&report, width), serde_json::to_value(&report)?)
+        }
+        _ => {
+            let brief = ::heap::brief(&snapshot, top);
+            (text::brief(&brief, width), serde_json::to_value(&brief)?)
+        }
+    };
+    let end = snapshot.end();
+    Ok(SnapshotReport { text, json, problem: (!end.complete).then(|| not_complete(Some(&end.reason))) })
+}
+
+/// What is said of a look that lacks objects.
+pub fn not_complete(note: Option<&str>) -> String {
+    let note = note.filter(|note| !note.is_empty()).unwrap_or("not all objects are in it");
+    format!("the look is not complete: {note}")
+}
+
 /// Exit code of a look that was told.
 fn ending(damage: Option<String>, complete: bool, note: Option<&str>) -> anyhow::Result<Code> {
     match damage {
         Some(damage) => Err(failure(Code::BadSession, format!("{damage}; the report is of what came before"))),
-        None if !complete => {
-            let note = note.unwrap_or("not all objects are in it");
-            Err(failure(Code::BadSession, format!("the look is not complete: {note}")))
-        }
+        None if !complete => Err(failure(Code::BadSession, not_complete(note))),
         None => Ok(Code::Success),
     }
 }

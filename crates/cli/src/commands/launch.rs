@@ -24,8 +24,9 @@ const POLL: Duration = Duration::from_millis(20);
 
 /// Run a command and record it from the first instruction on
 ///
-/// Every .NET process that the command is or starts is recorded, but for the `dotnet` command line tool itself and
-/// build nodes.
+/// Every .NET process that the command is or starts is recorded, each into a file of its own. Tools of the .NET SDK are
+/// not, unless --children is given: its command line, MSBuild nodes, compilers, servers. The file of -o is that of the
+/// program: with `dotnet run` what it runs, with `dotnet test` the test host, with `dotnet build` MSBuild.
 ///
 /// The command has our standard input, output and error, gets our signals, and its exit code is ours. What clrscope
 /// itself has to say goes to standard error. Without a .NET process in the command, or when clrscope fails, the exit
@@ -44,6 +45,10 @@ pub struct Args {
     event_log: Option<PathBuf>,
     #[command(flatten, next_help_heading = "For --trace")]
     traced: TraceArgs,
+    /// Also record the tools of the .NET SDK that the command is or starts: its command line, MSBuild nodes, compilers,
+    /// servers
+    #[arg(long)]
+    children: bool,
     /// End the recording after this time; the command goes on: 10s, 1m30s, 500ms
     #[arg(short, long, value_parser = duration::parse_positive)]
     duration: Option<Duration>,
@@ -66,6 +71,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         .map_err(|error| exit::failure(Code::LaunchFailed, console::describe(&error)))?;
     let output = args.output.clone().unwrap_or_else(|| recording::default_file(&name_of(&args.command), None));
     let mut options = args.recording.options(args.duration, Some(output), false);
+    options.sdk_tools = args.children;
     if !args.trace.is_empty() || args.traced.has_file() {
         options.instrument = Some(args.traced.rules(&args.trace)?);
         // By its name it says that nothing else is to be recorded.

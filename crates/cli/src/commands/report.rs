@@ -1,5 +1,6 @@
 //! `clrscope report`: a session file in a form for people or for other tools.
 
+use super::{heap, heap::SnapshotReport, tasks};
 use crate::{
     console, duration,
     exit::{Code, failure},
@@ -7,7 +8,7 @@ use crate::{
 use anyhow::Context;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use profile::{Filter, NameStyle, Profile, SeriesKind};
-use report::{EXPORTERS, Exporter, Options};
+use report::{EXPORTERS, Exporter, Options, SnapshotSection};
 use std::{
     fs::{self, File},
     io::{self, IsTerminal, Write},
@@ -17,7 +18,8 @@ use std::{
 
 /// Write a recorded session as text, HTML, or a format of another tool
 ///
-/// A session that was cut short or is damaged is reported as far as it can be read; the exit code then says so.
+/// Of a session with heap snapshots it shows what `clrscope heap` and `clrscope async` show. A session that was cut short or
+/// is damaged is reported as far as it can be read; the exit code then says so.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Session file
@@ -50,7 +52,7 @@ pub struct Args {
     /// Leave out source files and lines
     #[arg(long)]
     no_lines: bool,
-    /// Rows of each list in text and Markdown
+    /// Rows of each list in text and Markdown, and of what heap snapshots say in all formats
     #[arg(long, value_name = "NUMBER", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rows: u32,
 }
@@ -78,23 +80,52 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         };
         anyhow::Error::from(error).context(format!("cannot open {}{hint}", file()))
     })?;
+    let mut problems = Vec::new();
+    let snapshots = |profile: &Profile| snapshots(args, profile, &mut problems);
     let profile = match &args.output {
         Some(path) if same_file(&args.session, path) => {
             return Err(failure(Code::Usage, format!("the report would overwrite the session {}", file())));
         }
         Some(path) => {
             let mut output = LateFile { path, file: None };
-            let converted = exporter.convert(session, &options, &mut output);
+            let converted = exporter.convert_with(session, &options, &mut output, snapshots);
             if converted.is_err() && output.file.is_some() {
                 // Half a report is worse than none; the error reported is the first one.
                 drop(fs::remove_file(path));
             }
             converted
         }
-        None => exporter.convert(session, &options, &mut console::output()),
+        None => exporter.convert_with(session, &options, &mut console::output(), snapshots),
     }
     .with_context(file)?;
-    Ok(warn(args, exporter, &profile))
+    let code = warn(args, exporter, &profile);
+    for problem in &problems {
+        console::say(&format!("error: {}: {problem}", args.session.display()));
+    }
+    Ok(if problems.is_empty() { code } else { Code::BadSession })
+}
+
+/// What heap snapshots say, where the recording was to take some.
+fn snapshots(args: &Args, profile: &Profile, problems: &mut Vec<String>) -> Vec<SnapshotSection> {
+    let (path, rows) = (&args.session, args.rows as usize);
+    // A file or a page is as wide as its text.
+    let width = console::width().filter(|_| args.output.is_none() && args.format == "text");
+    let mut sections = Vec::new();
+    let mut add = |id: &'static str, title: &'static str, report: anyhow::Result<SnapshotReport>| {
+        let report = report.unwrap_or_else(|error| {
+            let why = console::describe(&error);
+            SnapshotReport { text: format!("{title}\n  {why}\n"), json: serde_json::Value::Null, problem: Some(why) }
+        });
+        problems.extend(report.problem);
+        sections.push(SnapshotSection { id, title, text: report.text, json: report.json });
+    };
+    if profile.run(profilers::heap::SPEC.id).is_some() {
+        add(profilers::heap::SPEC.id, "Heap", heap::report_last(path, rows, width));
+    }
+    if profile.run(profilers::r#async::SPEC.id).is_some() {
+        add(profilers::r#async::SPEC.id, "Asynchronous methods", tasks::report_of(path, rows));
+    }
+    sections
 }
 
 fn options(args: &Args) -> anyhow::Result<Options> {
@@ -121,6 +152,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
         width: console::width().unwrap_or(Options::default().width),
         colour: args.output.is_none() && console::colours(&io::stdout()),
         rows: args.rows as usize,
+        snapshots: Vec::new(),
     })
 }
 

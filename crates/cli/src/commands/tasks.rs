@@ -1,6 +1,6 @@
 //! `clrscope async`: asynchronous methods that wait, who awaits whom, and where time goes on such stacks.
 
-use super::heap::no_look;
+use super::heap::{SnapshotReport, no_look, not_complete};
 use crate::{
     agent::AgentArgs,
     console, duration,
@@ -68,10 +68,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let Some((mut report, tasks)) = found else {
         return Err(match (&taken, reading.damage) {
             (Some((_, summary)), _) => no_look(summary),
-            (None, damage) => {
-                let why = damage.unwrap_or_else(|| "`clrscope async <PID>` takes some".to_owned());
-                failure(Code::BadSession, format!("there is no look at a heap in {}: {why}", path.display()))
-            }
+            (None, damage) => no_look_in(&path, damage),
         });
     };
     report.hot = hot_paths(&path, &tasks, args.top as usize)?;
@@ -83,8 +80,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         return Err(failure(Code::BadSession, format!("{damage}; the report is of what came before")));
     }
     if !report.complete {
-        let note = report.note.as_deref().unwrap_or("not all objects are in it");
-        return Err(failure(Code::BadSession, format!("the look is not complete: {note}")));
+        return Err(failure(Code::BadSession, not_complete(report.note.as_deref())));
     }
     match taken {
         Some(_) if report.looks.len() < 2 => {
@@ -92,6 +88,21 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         }
         _ => Ok(Code::Success),
     }
+}
+
+/// Why a session says nothing of asynchronous methods.
+fn no_look_in(path: &Path, damage: Option<String>) -> anyhow::Error {
+    let why = damage.unwrap_or_else(|| "`clrscope async <PID>` takes some".to_owned());
+    failure(Code::BadSession, format!("there is no look at a heap in {}: {why}", path.display()))
+}
+
+/// What the snapshots of a session say of asynchronous methods, for a report of it.
+pub fn report_of(path: &Path, top: usize) -> anyhow::Result<SnapshotReport> {
+    let (found, reading) = report::read(path, top)?;
+    let (mut report, tasks) = found.ok_or_else(|| no_look_in(path, reading.damage))?;
+    report.hot = hot_paths(path, &tasks, top)?;
+    let problem = (!report.complete).then(|| not_complete(report.note.as_deref()));
+    Ok(SnapshotReport { text: text::report(&report), json: serde_json::to_value(&report)?, problem })
 }
 
 fn take(args: &Args, process: &diagnostics::DotnetProcess) -> anyhow::Result<(SessionFile, Summary)> {

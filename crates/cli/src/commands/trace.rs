@@ -95,6 +95,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         output: Some(file.path().to_owned()),
         instrument: Some(rules),
         live: !args.json && !args.dry_run && io::stderr().is_terminal(),
+        sdk_tools: false,
         agent: args.agent.file(),
     };
     let stop = StopOnSignal::start()?;

@@ -176,6 +176,29 @@ pub fn run<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Ended {
     Running::start(clrscope(args)).wait()
 }
 
+/// Asserts that a report of a session has in each format what the command of that name says of its heap snapshots.
+#[track_caller]
+pub fn report_shows(session: &Path, command: &str) {
+    let session = session.to_str().unwrap();
+    let report = |more: &[&str]| run([&["report", session, "--rows", "15"], more].concat()).expect(0);
+    let (text, known) =
+        (run([command, session, "--top", "15"]).expect(0).out, [command, session, "--top", "15", "--json"]);
+    assert!(text.lines().count() > 5, "{text}");
+    let page = report(&[]).out;
+    assert!(page.contains(&format!("\n\n{text}\n")), "{page}\nlacks\n{text}");
+    assert!(report(&["--format", "markdown"]).out.contains(&format!("\n```text\n{text}```\n")), "{text}");
+    let json = report(&["--format", "json"]).json();
+    assert_eq!(json[command], run(known).expect(0).json());
+    let html = report(&["--format", "html"]).out;
+    let data = html.split_once("type=\"application/json\">").unwrap().1.split_once("</script>").unwrap().0;
+    let data: Value = serde_json::from_str(data).unwrap();
+    let [section] = &data["snapshots"].as_array().unwrap()[..] else { panic!("{}", data["snapshots"]) };
+    assert_eq!((&section[0], &section[2]), (&command.into(), &text.trim_end().into()));
+    // They cannot be narrowed down, so they are left out where samples are.
+    let narrow = report(&["--format", "json", "--to", "1s"]).json();
+    assert!(narrow.get(command).is_none(), "{narrow}");
+}
+
 /// Waits until a session file holds its first record: everything is switched on by then.
 #[track_caller]
 pub fn wait_until_recording(session: &Path, recorder: &mut Running) {

@@ -145,6 +145,7 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
         name: process.name.clone(),
         command_line: process.command_line(),
         port: Some(port),
+        keeper: None,
         output,
         live: live_sink,
         stop: stop.clone(),

@@ -15,6 +15,7 @@ use nettrace::{
 };
 use session::{AllocationWindow, GcEvent, PauseEvent};
 use std::{
+    io::{self, Read},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         mpsc::{Receiver, SyncSender, sync_channel},
@@ -32,6 +33,10 @@ const STOP_LIMIT: Duration = Duration::from_secs(3);
 /// How long a process that is starting may take to open its port, and how often it is looked for.
 const PORT_LIMIT: Duration = Duration::from_secs(10);
 const PORT_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How long pieces of events are gathered, and how many bytes are worth no wait.
+const GATHER: Duration = Duration::from_millis(1);
+const MUCH: usize = 16 << 10;
 
 /// What the session gives.
 #[derive(Debug)]
@@ -72,20 +77,23 @@ pub(super) struct Events {
     pub incoming: Receiver<FromEvents>,
     stopper: Arc<Mutex<Option<Stopper>>>,
     reader: Option<JoinHandle<()>>,
+    /// Dropping the last of these waits for the keeper's process, which ends with its sessions: so it lives as long as they do.
+    _keeper: Keeper,
 }
 
 impl Events {
     /// Starts a session; `id` is what its profilers know it by.
-    pub fn start(keeper: &Keeper, port: &Port, config: &EventPipeConfig, id: &str) -> Result<Self, RecordError> {
+    pub fn start(keeper: Keeper, port: &Port, config: &EventPipeConfig, id: &str) -> Result<Self, RecordError> {
         let session = keeper.collect(port, config)?;
         let stopper = session.stopper();
         let (sender, incoming) = sync_channel(QUEUE);
         let counters = counters::Collector::new(id);
         let reader = std::thread::Builder::new()
             .name("clrscope-events".into())
-            .spawn(move || read(Reader::new(session), counters, &sender))
+            .spawn(move || read(Reader::new(Gathered::new(session)), counters, &sender))
             .map_err(|source| RecordError::Io { what: "starting the EventPipe thread".into(), source })?;
-        Ok(Self { incoming, stopper: Arc::new(Mutex::new(Some(stopper))), reader: Some(reader) })
+        let stopper = Arc::new(Mutex::new(Some(stopper)));
+        Ok(Self { incoming, stopper, reader: Some(reader), _keeper: keeper })
     }
 
     /// Starts a session as soon as a process that is still starting has its port: .NET Core 3.1 opens it only after
@@ -93,7 +101,7 @@ impl Events {
     pub fn start_later(keeper: Keeper, pid: u32, config: EventPipeConfig, id: String) -> Result<Self, RecordError> {
         let (sender, incoming) = sync_channel(QUEUE);
         let stopper = Arc::new(Mutex::new(None));
-        let stoppers = stopper.clone();
+        let (stoppers, kept) = (stopper.clone(), keeper.clone());
         let reader = std::thread::Builder::new()
             .name("clrscope-events".into())
             .spawn(move || {
@@ -105,10 +113,10 @@ impl Events {
                     }
                 };
                 *lock(&stoppers) = Some(session.stopper());
-                read(Reader::new(session), counters::Collector::new(&id), &sender);
+                read(Reader::new(Gathered::new(session)), counters::Collector::new(&id), &sender);
             })
             .map_err(|source| RecordError::Io { what: "starting the EventPipe thread".into(), source })?;
-        Ok(Self { incoming, stopper, reader: Some(reader) })
+        Ok(Self { incoming, stopper, reader: Some(reader), _keeper: kept })
     }
 
     /// Ends the session and waits until everything it had was read into `rest`.
@@ -125,6 +133,31 @@ impl Events {
         if let Some(reader) = self.reader.take().filter(JoinHandle::is_finished) {
             let _ = reader.join();
         }
+    }
+}
+
+/// A session that is read a moment after something has come: the runtime writes its headers and the ends of its blocks in pieces of a few
+/// bytes, on a thread of the program at the start and the end, and each piece would wake us on its processor.
+struct Gathered {
+    session: EventPipeSession,
+    /// Whether the last read brought little.
+    little: bool,
+}
+
+impl Gathered {
+    fn new(session: EventPipeSession) -> Self {
+        Self { session, little: true }
+    }
+}
+
+impl Read for Gathered {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.little {
+            std::thread::sleep(GATHER);
+        }
+        let read = self.session.read(buffer)?;
+        self.little = read < MUCH;
+        Ok(read)
     }
 }
 
@@ -151,7 +184,7 @@ fn lock(stopper: &Mutex<Option<Stopper>>) -> MutexGuard<'_, Option<Stopper>> {
     stopper.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn read(mut reader: Reader<EventPipeSession>, mut counters: counters::Collector, sender: &SyncSender<FromEvents>) {
+fn read(mut reader: Reader<Gathered>, mut counters: counters::Collector, sender: &SyncSender<FromEvents>) {
     let mut collector = gc::Collector::new();
     let mut locks = locks::Collector::new();
     let mut threads = threads::Collector::new();

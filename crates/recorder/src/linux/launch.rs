@@ -2,6 +2,7 @@ use super::{
     Recording, Worker,
     door::LoadTurn,
     link::{self, AgentLink, Peer},
+    other_users::{self, OtherUser},
     place::{Place, Viewer},
     pump::now,
     room,
@@ -9,8 +10,8 @@ use super::{
     target::Target,
 };
 use crate::{Progress, RecordError, RecordOptions, RuleHandle, SessionSummary, StopHandle, Summary};
-use diagnostics::{Port, clsid_text, proc};
-use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open, setrlimit};
+use diagnostics::{Keeper, Port, clsid_text, proc};
+use rustix::process::{Pid, PidfdFlags, Resource, geteuid, getrlimit, pidfd_open, setrlimit};
 use session::{Entry, LiveSink};
 use std::{
     ffi::OsString,
@@ -28,7 +29,11 @@ use std::{
     thread::JoinHandle,
     time::{Duration, Instant},
 };
-use wire::{Bye, ByeReason, Control, Hello, Record, SessionConfig, frame::FrameBuilder};
+use wire::{
+    Bye, ByeReason, Control, Hello, Record, SessionConfig,
+    frame::FrameBuilder,
+    sdk::{Role, SdkTools},
+};
 
 /// How long a connected agent may take to say hello. It holds its process back meanwhile, two seconds at most.
 const HELLO_LIMIT: Duration = Duration::from_secs(2);
@@ -36,13 +41,16 @@ const HELLO_LIMIT: Duration = Duration::from_secs(2);
 /// How often the command and the socket are looked at in turn.
 const ROUND: Duration = Duration::from_millis(20);
 
+/// How often processes of other users are looked for while nothing has been recorded.
+const SEARCH: Duration = Duration::from_millis(100);
+
 /// The variables that make the runtime load the agent.
 const MAIN_SLOT: [&str; 3] = ["CORECLR_ENABLE_PROFILING", "CORECLR_PROFILER", "CORECLR_PROFILER_PATH"];
 
 /// Runs a command and records every .NET process that it becomes or starts, from the first instruction.
 ///
-/// `dotnet` command hosts and MSBuild nodes are left alone. The command has our standard streams and our process
-/// group, so the terminal's signals reach it as if we were not there.
+/// Tools of the .NET SDK are left alone, but for MSBuild where the command is a build, unless [`RecordOptions::sdk_tools`] asks
+/// for them. The command has our standard streams and our process group, so the terminal's signals reach it as if we were not there.
 pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recording, RecordError> {
     let shown = command.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let no_root = |source| RecordError::Io { what: "opening the root directory".into(), source };
@@ -55,9 +63,14 @@ pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recordin
     }
     let files = getrlimit(Resource::Nofile);
     let place = Place::make(&viewer, &options.agent)?;
+    // Only root's command can become another user whose processes we may record. Where the folder cannot be opened to them, these
+    // are not recorded, which is said at the end.
+    let admits_all = geteuid().is_root() && place.admit_all().unwrap_or(false);
     let first_output = options.output.as_deref().map(OutputFile::create).transpose()?;
     let engine = start::engine_for_launch(&options)?;
-    let config = start::config(&place, &options, engine, true)?;
+    let wanted = tools_of(&command);
+    let sdk_tools = if options.sdk_tools { SdkTools::All } else { wanted };
+    let config = SessionConfig { sdk_tools, ..start::config(&place, &options, engine, true)? };
     let mut program = command.into_iter();
     let mut child = Command::new(program.next().unwrap_or_default());
     child.args(program);
@@ -73,6 +86,8 @@ pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recordin
     let (live_sink, live) = start::live_pair(&options);
     let supervisor = Supervisor {
         place,
+        admits_all,
+        other_user: None,
         config,
         options,
         shown,
@@ -81,10 +96,13 @@ pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recordin
         stop: stop.clone(),
         rules: rules.clone(),
         progress: progress.clone(),
+        wanted,
         first_output,
+        named: None,
+        keeper: None,
         live: live_sink,
         running: Vec::new(),
-        skipped: false,
+        skipped: Vec::new(),
         nested: Vec::new(),
         failures: Vec::new(),
         exit_code: Arc::default(),
@@ -149,6 +167,10 @@ fn set_profiler(child: &mut Command, place: &Place, config: &SessionConfig) {
 /// Follows a command: takes in every agent that connects, until the command has ended and all recordings too.
 struct Supervisor {
     place: Place,
+    /// Whether processes of other users can reach the agent and connect.
+    admits_all: bool,
+    /// One that runs as another user, and has not connected.
+    other_user: Option<OtherUser>,
     config: SessionConfig,
     options: RecordOptions,
     shown: String,
@@ -157,10 +179,18 @@ struct Supervisor {
     stop: StopHandle,
     rules: RuleHandle,
     progress: Arc<Mutex<Progress>>,
+    /// What the command is for, which the named file is of.
+    wanted: SdkTools,
+    /// The named file, until there is a process for it.
     first_output: Option<OutputFile>,
+    /// The process that has it.
+    named: Option<u32>,
+    /// The keeper of the first process's event sessions.
+    keeper: Option<Keeper>,
     live: Option<LiveSink>,
     running: Vec<JoinHandle<Result<SessionSummary, RecordError>>>,
-    skipped: bool,
+    /// Tools of the SDK that were left alone, each kind once.
+    skipped: Vec<&'static str>,
     /// Launches of clrscope within the command.
     nested: Vec<u32>,
     failures: Vec<RecordError>,
@@ -169,8 +199,11 @@ struct Supervisor {
 
 impl Supervisor {
     fn run(mut self) -> Result<Summary, RecordError> {
+        // While the runtime starts, so that nothing waits for it. What fails here fails again where it can be told.
+        self.keeper = if start::wants_events(&self.options) { Keeper::start().ok() } else { None };
         // Kernels before 5.3 have none.
         let end = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()).ok();
+        let mut searched = Instant::now();
         let status = loop {
             match self.child.try_wait() {
                 Ok(Some(status)) => break Ok(status),
@@ -182,11 +215,18 @@ impl Supervisor {
                 self.failures.push(RecordError::Io { what: "waiting for the agent".into(), source });
             }
             self.accept_one();
+            if self.running.is_empty() && self.other_user.is_none() && searched.elapsed() >= SEARCH {
+                self.other_user = OtherUser::below(self.child.id(), geteuid().as_raw());
+                searched = Instant::now();
+            }
         };
         self.command.store(0, Ordering::Release);
-        // A short-lived process may have connected just before its end.
-        self.accept_one();
+        // No process wanted it.
+        self.keeper = None;
+        // Short-lived processes may have connected just before its end.
+        while self.accept_one() {}
         let exit_code = exit_code(status?);
+        let command = self.child.id();
         // Nobody else sets it.
         let _ = self.exit_code.set(exit_code);
         let mut sessions = Vec::new();
@@ -197,6 +237,7 @@ impl Supervisor {
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
+        self.name_file(&mut sessions, command);
         if !sessions.is_empty() || !self.nested.is_empty() {
             for failure in self.failures {
                 if let Some(first) = sessions.first_mut() {
@@ -205,28 +246,61 @@ impl Supervisor {
             }
             return Ok(Summary { sessions, exit_code: Some(exit_code), nested: self.nested });
         }
-        let hint = match (self.failures.pop(), self.skipped) {
+        let hint = match (self.failures.pop(), &self.other_user) {
             (Some(failure), _) => failure.to_string(),
-            (None, true) => "only dotnet command hosts and MSBuild nodes were seen, which are left alone".to_owned(),
-            (None, false) => "is it a .NET program, and are diagnostics enabled (DOTNET_EnableDiagnostics)? \
+            (None, Some(other)) => other.hint(&self.place.agent_path()),
+            (None, None) if !self.skipped.is_empty() => {
+                format!("only tools of the .NET SDK ran ({}); --children records them, too", self.skipped.join(", "))
+            }
+            (None, None) => "is it a .NET program, and are diagnostics enabled (DOTNET_EnableDiagnostics)? \
                 NativeAOT programs cannot load a profiler"
                 .to_owned(),
         };
         Err(RecordError::NothingProfiled { command: self.shown, exit_code, hint })
     }
 
-    /// Takes in the agent that has connected, if one has.
-    fn accept_one(&mut self) {
+    /// Puts the session first that has the named file. Where the command ran nothing that the file is meant for, the command itself
+    /// gets it, or else whatever was recorded first.
+    fn name_file(&mut self, sessions: &mut [SessionSummary], command: u32) {
+        let named = self.named.or_else(|| sessions.iter().map(|session| session.pid).find(|pid| *pid == command));
+        let at = sessions.iter().position(|session| Some(session.pid) == named).unwrap_or_default();
+        let Some(before) = sessions.get_mut(..=at) else { return };
+        before.rotate_right(1);
+        // It is empty, and goes.
+        self.first_output = None;
+        if let (Some(first), Some(path)) = (sessions.first_mut(), &self.options.output)
+            && let Some(from) = first.path.as_deref().filter(|_| !path.exists())
+        {
+            match std::fs::rename(from, path) {
+                Ok(()) => first.path = Some(path.clone()),
+                Err(error) => first.notes.push(format!("the file could not be renamed to {}: {error}", path.display())),
+            }
+        }
+    }
+
+    /// Takes in the agent that has connected, if one has: whether somebody has connected.
+    fn accept_one(&mut self) -> bool {
         match link::accept(self.place.listener(), Instant::now()) {
-            Ok(Some((stream, peer))) if peer.uid == rustix::process::geteuid().as_raw() => {
+            Ok(Some((stream, peer))) if self.is_of_command(peer) => {
                 if let Err(error) = self.connected(stream, peer) {
                     self.failures.push(error);
                 }
+                true
             }
-            // A stranger, or nobody.
-            Ok(_) => {}
-            Err(source) => self.failures.push(RecordError::Io { what: "waiting for the agent".into(), source }),
+            // A stranger.
+            Ok(Some(_)) => true,
+            Ok(None) => false,
+            Err(source) => {
+                self.failures.push(RecordError::Io { what: "waiting for the agent".into(), source });
+                false
+            }
         }
+    }
+
+    /// Whether the other end may be an agent of this launch. Of another user only a process with our token in its environment
+    /// may connect: a stranger who connects and says nothing would hold up all others.
+    fn is_of_command(&self, peer: Peer) -> bool {
+        peer.uid == geteuid().as_raw() || self.admits_all && other_users::has_configuration(peer.pid, &self.config)
     }
 
     /// A process has loaded the agent and waits for our word to go on.
@@ -246,10 +320,12 @@ impl Supervisor {
         if link.hello.token != self.config.token {
             return Ok(());
         }
+        let role = Role::of(&link.hello.command_line);
         if link.first().iter().any(|record| matches!(record, Record::Bye(bye) if bye.reason == ByeReason::Skipped)) {
             match link.hello.runtime == [0; 4] {
                 true => self.nested.push(pid),
-                false => self.skipped = true,
+                false if self.skipped.contains(&role.word()) => {}
+                false => self.skipped.push(role.word()),
             }
             return Ok(());
         }
@@ -267,7 +343,11 @@ impl Supervisor {
         }
         let target = Target::new(pid).map_err(|_| RecordError::Exited { pid })?;
         let cpu = start::open_cpu(&target, &self.options)?;
-        let output = match (self.first_output.take(), &self.options.output) {
+        let first = self.first_output.take_if(|_| self.wanted.is_main(role));
+        if first.is_some() {
+            self.named = Some(pid);
+        }
+        let output = match (first, &self.options.output) {
             (Some(first), _) => Some(first),
             (None, Some(path)) => Some(OutputFile::create(&with_pid(path, pid))?),
             (None, None) => None,
@@ -276,6 +356,7 @@ impl Supervisor {
         let start = Start {
             // .NET Core 3.1 serves its port only once it has started, and it has not.
             port: (link.hello.runtime[0] >= 5).then(|| port_of(pid)).flatten(),
+            keeper: self.keeper.take(),
             name: process_name(&command_line, pid),
             command_line: command_line.join(" "),
             entry: if link.hello.notify_only { Entry::LaunchedBeside } else { Entry::Launched },
@@ -315,6 +396,18 @@ impl Supervisor {
 /// The diagnostic port of a process that is still held back at its start; `None` if it has none.
 fn port_of(pid: u32) -> Option<Port> {
     diagnostics::find_pid(pid).ok()?.port().ok()
+}
+
+/// What of the SDK a command is for.
+fn tools_of(command: &[OsString]) -> SdkTools {
+    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    let separate = std::env::var("DOTNET_CLI_RUN_MSBUILD_OUTOFPROC").is_ok_and(|value| is_true(&value));
+    SdkTools::of_command(&words, separate)
+}
+
+/// Whether the SDK takes the value of an environment variable for yes.
+fn is_true(value: &str) -> bool {
+    ["1", "true", "yes"].iter().any(|yes| value.eq_ignore_ascii_case(yes))
 }
 
 /// What `clrscope ps` would call it: the assembly that `dotnet` runs, else the program.

@@ -15,6 +15,7 @@ mod launch;
 mod link;
 mod looks;
 mod names;
+mod other_users;
 mod place;
 mod pump;
 mod room;

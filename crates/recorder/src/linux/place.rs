@@ -160,6 +160,29 @@ impl Place {
         Ok(Self { folder, agent: agent_name, listener })
     }
 
+    /// Lets processes of all users load the library and connect; nobody else may list, change or add anything. Who connects has to
+    /// be checked. Done only where nobody else could have exchanged the folder: whether it is.
+    ///
+    /// # Errors
+    /// The modes cannot be changed.
+    pub fn admit_all(&self) -> io::Result<bool> {
+        let folder = &self.folder;
+        let admitted = folder.owner.run(|| -> io::Result<bool> {
+            let parent = fs::fstat(&folder.parent)?;
+            let mode = Mode::from_raw_mode(parent.st_mode);
+            let shared = mode.intersects(Mode::WGRP | Mode::WOTH) && !mode.contains(Mode::SVTX);
+            if shared || ![0, folder.owner.uid].contains(&parent.st_uid) {
+                return Ok(false);
+            }
+            // Nobody else can enter it yet, so these names lead to what was made.
+            folder.set_mode(&self.agent, 0o555)?;
+            folder.set_mode(SOCKET, 0o666)?;
+            fs::fchmod(&folder.directory, Mode::from(0o711))?;
+            Ok(true)
+        });
+        admitted?
+    }
+
     /// Removes what recorders that were killed have left, where nothing new is made. What cannot be reached stays.
     pub fn sweep(viewer: &Viewer) {
         let _ = viewer.owner.run(|| {
@@ -232,6 +255,14 @@ impl Folder {
         step("listen");
         listen(&socket, BACKLOG)?;
         Ok(UnixListener::from(socket))
+    }
+
+    /// Sets the mode of what has this name in the folder, of itself and of nothing that it links to.
+    fn set_mode(&self, name: &str, mode: u32) -> io::Result<()> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = fs::openat(&self.directory, name, flags, Mode::empty())?;
+        // A socket cannot be opened, and what is opened as a place only has no mode of its own to be set.
+        Ok(fs::chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), Mode::from(mode))?)
     }
 
     fn remove(&mut self) {
@@ -342,6 +373,46 @@ mod tests {
         assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 0);
         drop(Place::make(&viewer(tmp.path()), &agent()).unwrap());
         assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn others_are_admitted_and_can_change_nothing() {
+        let _alone = attacks::alone();
+        let tmp = tempfile::tempdir().unwrap();
+        let open = |mode| std::fs::set_permissions(tmp.path(), Permissions::from_mode(mode)).unwrap();
+        open(0o1777);
+        let place = Place::make(&viewer(tmp.path()), &agent()).unwrap();
+        let other = Identity { uid: 65534, gid: 65533 };
+        let library = place.agent_path();
+        let folder = library.parent().unwrap();
+        let can_read = || other.run(|| std::fs::read(&library).is_ok()).unwrap();
+        let can_connect =
+            || other.run(|| std::os::unix::net::UnixStream::connect(place.socket_path()).is_ok()).unwrap();
+        assert!(!can_read() && !can_connect());
+        assert!(place.admit_all().unwrap());
+        assert!(can_read() && can_connect());
+        let changes = other.run(|| {
+            [
+                std::fs::read_dir(folder).is_ok(),
+                std::fs::write(&library, "x").is_ok(),
+                std::fs::write(folder.join("new"), "x").is_ok(),
+                std::fs::remove_file(&library).is_ok(),
+                std::fs::remove_file(place.socket_path()).is_ok(),
+                std::fs::rename(folder, tmp.path().join("x")).is_ok(),
+                File::open(folder).is_ok(),
+            ]
+        });
+        assert_eq!(changes.unwrap(), [false; 7]);
+        drop(place);
+        assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 0);
+        // Whoever may exchange the folder could have it opened in place of another one.
+        open(0o777);
+        let place = Place::make(&viewer(tmp.path()), &agent()).unwrap();
+        assert!(!place.admit_all().unwrap());
+        assert_eq!(
+            std::fs::metadata(place.agent_path().parent().unwrap()).unwrap().permissions().mode() & 0o777,
+            0o700
+        );
     }
 
     #[test]

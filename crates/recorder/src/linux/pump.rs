@@ -1590,6 +1590,7 @@ impl Pump {
         Ok(SessionSummary {
             pid: self.sources.info.pid,
             process_name: self.sources.info.process_name.clone(),
+            command_line: self.sources.info.command_line.clone(),
             path: self.sources.path.clone(),
             duration: Duration::from_nanos(self.window.end() - self.window.start),
             engine: self.sources.cpu.description().to_owned(),

@@ -26,7 +26,7 @@ use std::{
     sync::{Arc, Mutex, OnceLock},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-use wire::{CpuEngine, ProfilerConfig, SessionConfig};
+use wire::{CpuEngine, ProfilerConfig, SessionConfig, sdk::SdkTools};
 
 /// Records that may wait for a live view.
 const LIVE_QUEUE: usize = 16 << 10;
@@ -88,6 +88,7 @@ pub(super) fn config(
         rate_hz: options.rate_hz,
         max_frames: MAX_FRAMES,
         launched,
+        sdk_tools: SdkTools::None,
         makes_up: false,
         stays: false,
     })
@@ -120,6 +121,7 @@ pub(super) fn make_up(pid: u32, options: &RecordOptions) -> Result<bool, RecordE
         rate_hz: 1,
         max_frames: 1,
         launched: false,
+        sdk_tools: SdkTools::None,
         makes_up: true,
         stays: false,
     };
@@ -187,6 +189,13 @@ fn add_source(providers: &mut Vec<Provider>, source: EventSource) {
         }
         None => providers.push(Provider { name, keywords, level, arguments }),
     }
+}
+
+/// Whether some runtime would be asked for event sessions.
+pub(super) fn wants_events(options: &RecordOptions) -> bool {
+    let newest = u16::MAX;
+    options.profilers.iter().any(|selection| selection.spec.id == ALLOCATIONS)
+        || !event_pipes(options, newest, "").is_empty()
 }
 
 /// The sessions for `allocations`, which are apart: they come and go ([`AllocationEvents`]).
@@ -343,6 +352,8 @@ pub(super) struct Start {
     pub name: String,
     pub command_line: String,
     pub port: Option<Port>,
+    /// The keeper for event sessions, where one was started ahead.
+    pub keeper: Option<Keeper>,
     pub output: Option<OutputFile>,
     pub live: Option<LiveSink>,
     pub stop: StopHandle,
@@ -374,10 +385,10 @@ impl Start {
         let configs = event_pipes(options, major, &session);
         let allocates = options.profilers.iter().find(|selection| selection.spec.id == ALLOCATIONS);
         if !configs.is_empty() || allocates.is_some() {
-            let keeper = Keeper::start()?;
+            let keeper = self.keeper.map_or_else(Keeper::start, Ok)?;
             for config in configs {
                 events.push(match &self.port {
-                    Some(port) => Events::start(&keeper, port, &config, &session)?,
+                    Some(port) => Events::start(keeper.clone(), port, &config, &session)?,
                     None => Events::start_later(keeper.clone(), self.target.pid, config, session.clone())?,
                 });
             }
@@ -474,6 +485,7 @@ mod tests {
             output: None,
             instrument: None,
             live: false,
+            sdk_tools: false,
             agent: AgentFile::Embedded(&[]),
         }
     }
@@ -532,6 +544,8 @@ mod tests {
         // It comes and goes.
         assert_eq!(of("gc,allocations", 9), [Some((1, 4, false))]);
         assert_eq!(of("allocations", 10), []);
+        let wants = ["cpu,wall", "gc", "allocations", "exceptions"].map(|list| wants_events(&options(list, None)));
+        assert_eq!(wants, [false, true, true, false]);
     }
 
     #[test]

@@ -162,6 +162,7 @@ impl Comparing {
             rate_hz,
             max_frames: 2048,
             launched: false,
+            sdk_tools: wire::sdk::SdkTools::None,
             makes_up: false,
             stays: false,
         };

@@ -29,6 +29,7 @@ pub fn options(engine: EngineChoice, rate_hz: u32, duration: Duration, output: O
         output: output.map(Path::to_owned),
         instrument: None,
         live: false,
+        sdk_tools: false,
         agent: AgentFile::Path(Arc::new(agent())),
     }
 }

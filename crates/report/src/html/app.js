@@ -127,8 +127,10 @@ for (const series of D.series) {
 
 // ---------------------------------------------------------------- state
 
+// A recording of heap snapshots alone begins with them.
+const firstTab = D.series.length || !D.snapshots.length ? 'flame' : D.snapshots[0][0];
 const view = {
-  tab: 'flame', series: D.series.length ? D.series[0].id : '', thread: 'all', callers: false, search: '', off: {}, zoom: 0, focus: 0,
+  tab: firstTab, series: D.series.length ? D.series[0].id : '', thread: 'all', callers: false, search: '', off: {}, zoom: 0, focus: 0,
   sort: 'own', rows: 100,
 };
 for (const series of D.series) view.off[series.id] = new Set(series.shown.flatMap((shown, i) => shown ? [] : [i]));
@@ -147,7 +149,7 @@ function readHash() {
 
 function writeHash() {
   const given = new URLSearchParams();
-  if (view.tab !== 'flame') given.set('tab', view.tab);
+  if (view.tab !== firstTab) given.set('tab', view.tab);
   if (D.series.length && view.series !== D.series[0].id) given.set('series', view.series);
   if (view.thread !== 'all') given.set('thread', view.thread);
   if (view.callers) given.set('callers', '1');
@@ -1131,6 +1133,7 @@ const TABS = [
   { id: 'gc', title: 'Garbage collection', make: gcView },
   { id: 'exceptions', title: 'Exceptions', make: exceptionsView },
   // Not part of most recordings.
+  ...D.snapshots.map(([id, title, text]) => ({ id, title, make: () => [el('section', { class: 'card pad' }, el('pre', {}, text))] })),
   ...(D.survivors.on ? [{ id: 'survivors', title: 'Survivors', make: survivorsView }] : []),
   ...(D.allocations.on || D.allocations.exact ? [{ id: 'allocations', title: 'Allocations', make: allocationsView }] : []),
   ...(D.locks.on ? [{ id: 'locks', title: 'Locks', make: locksView }] : []),
