@@ -24,12 +24,14 @@
 mod azmcp;
 mod cache;
 mod compile;
+mod kiosk;
 mod process;
 mod runtime;
 mod sample;
 
 pub use cache::{Cache, source_root};
 pub use compile::{CompileError, Compiler};
+pub use kiosk::{Kiosk, Load};
 pub use process::{Launch, Stream, TargetProcess};
 pub use runtime::{Host, Runtime, on_sample_runtimes_at_once, runtimes, sample_runtimes};
 pub use sample::{Sample, samples};
