@@ -191,6 +191,6 @@ mod tests {
         let load = kiosk.load(2, &["/ok", "/sell"]);
         std::thread::sleep(Duration::from_millis(500));
         assert!(load.finish() > 0);
-        assert_eq!(Kiosk::line_of("app.MapGet(\"/ok\""), 9);
+        assert_eq!(Kiosk::line_of("app.MapGet(\"/ok\""), 8);
     }
 }

@@ -304,20 +304,24 @@ fn cpu_sampling() -> Vec<Provider> {
     ]
 }
 
-/// The comparisons whose rows contain this text in runtime, program and name; empty ones are left
-/// out.
+/// The comparisons whose rows contain this text in runtime, program and name, each with its noise;
+/// empty ones are left out.
 fn wanted(engines: &[String], only: &str) -> Vec<Comparison> {
     let only = only.to_lowercase();
     let services = ROUTES.iter().map(|work| (WITH_ASP_NET, *work));
     let all = services.chain(sample_runtimes().into_iter().map(|runtime| (runtime, Work::HandOver)));
-    let comparisons = all.map(|(runtime, work)| {
-        let mut comparison = Comparison { runtime, work, subjects: vec![] };
+    let comparisons = all.filter_map(|(runtime, work)| {
+        let mut comparison = Comparison { runtime, work, subjects: subjects(runtime, engines) };
         let name = comparison.name();
-        comparison.subjects = subjects(runtime, engines);
-        comparison.subjects.retain(|subject| format!("{name}, {}", subject.name).to_lowercase().contains(&only));
-        comparison
+        let fits = |subject: &Subject| format!("{name}, {}", subject.name).to_lowercase().contains(&only);
+        if !comparison.subjects.iter().any(fits) {
+            return None;
+        }
+        // What a figure is worth shows only beside the noise of the same rounds.
+        comparison.subjects.retain(|subject| subject.recorder == Recorder::Nobody || fits(subject));
+        Some(comparison)
     });
-    comparisons.filter(|comparison| !comparison.subjects.is_empty()).collect()
+    comparisons.collect()
 }
 
 /// Everything that is compared on a runtime.
@@ -432,8 +436,9 @@ mod tests {
         let programs = 3 + sample_runtimes().len();
         assert_eq!(count("").0, programs);
         assert_eq!(count("/json").0, 1);
-        assert_eq!(count("CPU signals"), (programs, 2 * programs));
-        assert_eq!(count("9.0.5, hand-over, 2 pairs of threads, wall"), (1, 1));
+        assert_eq!(count("CPU signals"), (programs, 3 * programs));
+        assert_eq!(count("9.0.5, hand-over, 2 pairs of threads, wall"), (1, 2));
+        assert_eq!(count("/ok, 8 connections, none again"), (1, 1));
         assert_eq!(count("nothing of this kind"), (0, 0));
     }
 
