@@ -110,8 +110,9 @@ pub fn run(options: &Options) -> Result<()> {
             eprintln!("    failed: {error:#}");
             failed.push(format!("{}: {error:#}", comparison.name()));
         }
-        let rows = measured.outcomes.iter().filter(|outcome| outcome.failed.is_some());
-        failed.extend(rows.map(|outcome| format!("{}, {}", comparison.name(), outcome.name)));
+        for outcome in &measured.outcomes {
+            failed.extend(outcome.failed.iter().map(|why| format!("{}, {}: {why}", comparison.name(), outcome.name)));
+        }
         if !measured.unrecorded.is_empty() {
             let table =
                 table(&comparison.name(), comparison.work.operation(), &measured.unrecorded, &measured.outcomes);
@@ -126,7 +127,7 @@ pub fn run(options: &Options) -> Result<()> {
         bail!("interrupted: the tables hold the windows that were complete by then");
     }
     if !failed.is_empty() {
-        bail!("not measured: {}", failed.join("; "));
+        bail!("not measured:\n  {}", failed.join("\n  "));
     }
     Ok(())
 }
