@@ -212,6 +212,22 @@ fn throughput_measures_on_request() {
 }
 
 #[test]
+fn handover_hands_over_and_measures_on_request() {
+    for runtime in sample_runtimes() {
+        let mut process = Sample::named("handover").start(runtime, &["--pairs", "2"]);
+        process.wait_for_ready();
+        process.send_line("window 300").unwrap();
+        let window = process.truth(LIMIT);
+        assert!(window["wall_ns"].as_u64().unwrap() >= 299_000_000, "{runtime}: {window}");
+        // A hand-over takes some 5 to 50 µs; on a machine that is busy with other tests, more.
+        assert!(window["operations"].as_u64().unwrap() > 100, "{runtime}: {window}");
+        assert!(window["cpu_ns"].as_u64().unwrap() > 0, "{runtime}: {window}");
+        process.send_line("quit").unwrap();
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
+    }
+}
+
+#[test]
 fn azmcp_answers_on_9_and_10() {
     for runtime in [Runtime::Azmcp9, Runtime::V10] {
         let mut process = TargetProcess::azmcp_launch(runtime).private_tmp().start();

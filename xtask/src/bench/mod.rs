@@ -13,6 +13,8 @@ mod il;
 mod illness;
 mod large;
 mod observe;
+#[cfg(target_os = "linux")]
+mod service;
 mod slowdown;
 mod split;
 mod table;
@@ -43,6 +45,12 @@ pub struct Options {
     /// Length of a window in milliseconds
     #[arg(long, default_value_t = 500)]
     pub window: u64,
+    /// How many rounds of `service`
+    #[arg(long, default_value_t = 5)]
+    pub rounds: usize,
+    /// Length of a window of `service` in seconds
+    #[arg(long, default_value_t = 3)]
+    pub seconds: u64,
     /// How many times to attach and detach on each runtime
     #[arg(long, default_value_t = 200)]
     pub cycles: usize,
@@ -75,6 +83,9 @@ pub enum Suite {
     Illness,
     /// How fast method bodies are checked, read and written, and what traced methods cost
     Il,
+    /// What each profiler and each engine costs a service under full load, and threads that hand work over, beside EventPipe
+    #[cfg(target_os = "linux")]
+    Service,
     /// Ten minutes each of what is most likely to kill a process that is profiled
     Endurance,
 }
@@ -87,6 +98,8 @@ impl Options {
             suite,
             pairs: 15,
             window: 500,
+            rounds: 5,
+            seconds: 3,
             cycles: 200,
             minutes: 10.0,
             engine: "auto".into(),
@@ -116,6 +129,10 @@ pub fn run(options: &Options) -> Result<()> {
     // That one does not run the program.
     if options.suite != Suite::Noise && !options.no_build {
         tool::run(cargo().args(["build", "--release"]), BUILD_LIMIT)?;
+    }
+    #[cfg(target_os = "linux")]
+    if options.suite == Suite::Service {
+        return service::run(options);
     }
     let jobs = jobs(options);
     let jobs: Vec<&Job<'_>> = jobs.iter().filter(|job| job.is_wanted(&options.only)).collect();
@@ -154,14 +171,18 @@ impl Job<'_> {
         self.shown().to_lowercase().contains(&only.to_lowercase())
     }
 
-    /// Targets that do not start panic, as tests want it; here the other rows go on.
     fn measure(&self) -> Result<Vec<Row>> {
-        match catch_unwind(AssertUnwindSafe(|| (self.run)())) {
-            Ok(result) => result,
-            Err(panic) => {
-                let text = panic.downcast_ref::<String>().map(String::as_str);
-                bail!("{}", text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked"))
-            }
+        caught(|| (self.run)())
+    }
+}
+
+/// Makes an error of a panic: targets that do not start panic, as tests want it; here the other rows go on.
+fn caught<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(result) => result,
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            bail!("{}", text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked"))
         }
     }
 }
@@ -232,6 +253,9 @@ fn jobs(options: &Options) -> Vec<Job<'_>> {
                 add(tracing::START, Some(runtime), Box::new(move || tracing::start(runtime)));
             }
         }
+        // It has tables of its own.
+        #[cfg(target_os = "linux")]
+        Suite::Service => {}
         Suite::Endurance => {
             for ((name, work), runtime) in each(endurance::KINDS, &endurance::RUNTIMES) {
                 add(name, Some(runtime), Box::new(move || endurance::run(name, work, runtime, options)));

@@ -58,6 +58,11 @@ impl Recording {
         Ok(Recording { child: child.with_context(|| format!("`{shown}`"))?, shown, folder })
     }
 
+    /// The process that records.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits until samples flow.
     ///
     /// # Errors
@@ -215,10 +220,20 @@ impl EventPipe {
     pub fn start(pid: u32) -> Result<EventPipe> {
         /// Loading and compilation: without them the samples are numbers.
         const LOADER_AND_JIT: u64 = 0x18;
-        let providers = vec![
-            Provider::new("Microsoft-DotNETCore-SampleProfiler", 0, 4),
-            Provider::new(Provider::RUNTIME, LOADER_AND_JIT, 4),
-        ];
+        EventPipe::start_with(
+            pid,
+            vec![
+                Provider::new("Microsoft-DotNETCore-SampleProfiler", 0, 4),
+                Provider::new(Provider::RUNTIME, LOADER_AND_JIT, 4),
+            ],
+        )
+    }
+
+    /// The same with other providers, of which one is the sample profiler.
+    ///
+    /// # Errors
+    /// When the runtime refuses.
+    pub fn start_with(pid: u32, providers: Vec<Provider>) -> Result<EventPipe> {
         let config = EventPipeConfig { buffer_mib: 256, stacks: true, ..EventPipeConfig::new(providers) };
         let mut session = diagnostics::find_pid(pid)?.port()?.collect(&config)?;
         let stopper = session.stopper();

@@ -66,8 +66,9 @@ fn compiler() -> Result<()> {
     Ok(())
 }
 
-/// Programs of the distribution that tests run: those that open our reports, and those that make processes to look at.
-const TOOLS: [(&str, &str); 7] = [
+/// Programs of the distribution that tests and benchmarks run: those that open our reports, those
+/// that make processes to look at, and the one that puts a service under load.
+const TOOLS: [(&str, &str); 8] = [
     ("chromium", "chromium"),
     ("go", "golang-go"),
     ("cc", "gcc"),
@@ -75,16 +76,17 @@ const TOOLS: [(&str, &str); 7] = [
     ("nsenter", "util-linux"),
     ("script", "bsdutils"),
     ("tar", "tar"),
+    ("wrk", "wrk"),
 ];
 
-/// The programs that tests run.
+/// The programs that tests and benchmarks run.
 fn tools() -> Result<()> {
     let mut packages: Vec<&str> =
         TOOLS.iter().filter(|(program, _)| tool::find(program).is_none()).map(|(_, package)| *package).collect();
     packages.dedup();
     if !packages.is_empty() {
-        println!("setup: programs that tests run");
-        debian::install("a program that tests run", &packages)?;
+        println!("setup: programs that tests and benchmarks run");
+        debian::install("a program that tests or benchmarks run", &packages)?;
     }
     Ok(())
 }
