@@ -1,6 +1,6 @@
 //! Where CPU samples come from.
 
-use sampler::{KernelRing, Readiness, RingEvent, RingOptions, SharedRing, ThreadSample};
+use sampler::{Binding, KernelRing, Readiness, RingEvent, RingOptions, SharedRing, ThreadSample};
 use std::{os::fd::OwnedFd, time::Duration};
 use unwind::Registers;
 use wire::{CpuEngine, ring::Layout};
@@ -64,8 +64,12 @@ pub(super) struct CpuSource {
     source: Engine,
     pid: u32,
     rate_hz: u32,
+    /// What a kernel ring is bound to.
+    binding: Binding,
     stack: u32,
     description: String,
+    /// Why it is not a better source, at the end of the description.
+    why: String,
     taken: u64,
     cut: u64,
     reported: [u64; 4],
@@ -78,13 +82,20 @@ impl CpuSource {
     }
 
     /// The kernel's ring.
-    pub fn kernel_ring(pid: u32, rate_hz: u32) -> Result<Self, sampler::OpenError> {
+    pub fn kernel_ring(pid: u32, rate_hz: u32, binding: Binding) -> Result<Self, sampler::OpenError> {
         let stack = if rate_hz < FAST { STACK } else { STACK_FAST };
-        let ring = KernelRing::open(pid, &options(rate_hz, stack))?;
+        let ring = KernelRing::open(pid, &options(binding, rate_hz, stack))?;
         let description = ring.description();
         let mut source = Self::make(CpuEngine::KernelRing, Engine::Ring(Box::new(ring)), pid, rate_hz, description);
-        source.stack = stack;
+        (source.stack, source.binding) = (stack, binding);
         Ok(source)
+    }
+
+    /// The same source, whose description says why it is not a better one.
+    pub fn because(mut self, why: &str) -> Self {
+        self.why = format!(", because {why}");
+        self.description.push_str(&self.why);
+        self
     }
 
     /// An engine inside the target; `why` says why it is not the kernel's ring.
@@ -94,14 +105,26 @@ impl CpuSource {
             _ => (Engine::Walk, "suspend and walk: at safepoints only, managed frames only"),
         };
         let description = match why {
-            Some(why) => format!("{name}, because the kernel ring cannot be had: {why}"),
+            Some(why) => format!("{name}, because the kernel ring is unavailable: {why}"),
             None => name.to_owned(),
         };
         Self::make(engine, source, 0, rate_hz, description)
     }
 
     fn make(engine: CpuEngine, source: Engine, pid: u32, rate_hz: u32, description: String) -> Self {
-        Self { engine, source, pid, rate_hz, stack: 0, description, taken: 0, cut: 0, reported: [0; 4] }
+        Self {
+            engine,
+            source,
+            pid,
+            rate_hz,
+            binding: Binding::default(),
+            stack: 0,
+            description,
+            why: String::new(),
+            taken: 0,
+            cut: 0,
+            reported: [0; 4],
+        }
     }
 
     /// The agent walks stacks instead, for this reason.
@@ -184,10 +207,10 @@ impl CpuSource {
         }
         let stack = self.stack * 2;
         // Where the bigger ring cannot be had, the smaller goes on.
-        let bigger = KernelRing::open(self.pid, &options(self.rate_hz, stack));
+        let bigger = KernelRing::open(self.pid, &options(self.binding, self.rate_hz, stack));
         self.stack = stack;
         let bigger = bigger.ok()?;
-        self.description = bigger.description();
+        self.description = bigger.description() + &self.why;
         ring.drain(|event| taken.extend(own(event)));
         **ring = bigger;
         (self.taken, self.cut, self.reported) = (0, 0, [0; 4]);
@@ -202,8 +225,8 @@ impl CpuSource {
     }
 }
 
-fn options(rate_hz: u32, stack_bytes: u32) -> RingOptions {
-    RingOptions { rate_hz, stack_bytes, ..RingOptions::default() }
+fn options(binding: Binding, rate_hz: u32, stack_bytes: u32) -> RingOptions {
+    RingOptions { binding, rate_hz, stack_bytes, ..RingOptions::default() }
 }
 
 fn own(event: RingEvent<'_>) -> Option<Taken> {

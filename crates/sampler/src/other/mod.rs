@@ -7,8 +7,8 @@ use std::time::Duration;
 use wire::ring::Layout;
 
 use crate::{
-    KernelTime, Nanos, OpenError, Readiness, RingCounters, RingEvent, RingOptions, SharedRingCounters, SharedRingError,
-    ThreadSample,
+    KernelTime, Nanos, OpenError, Readiness, RingCosts, RingCounters, RingEvent, RingOptions, SharedRingCounters,
+    SharedRingError, ThreadSample,
 };
 
 /// The kernel's ring: not on this system.
@@ -55,6 +55,16 @@ impl KernelRing {
 
     /// Bytes that the rings hold.
     pub fn capacity(&self) -> usize {
+        match self.0 {}
+    }
+
+    /// Measures what the ring costs.
+    pub fn measure_costs(&self) -> impl FnOnce() -> RingCosts + Send + use<> {
+        || RingCosts::default()
+    }
+
+    /// Nanoseconds between two samples.
+    pub fn period(&self) -> u64 {
         match self.0 {}
     }
 
