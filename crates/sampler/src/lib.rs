@@ -25,5 +25,5 @@ pub use event::{
     Binding, KernelTime, Nanos, Readiness, RingCosts, RingCounters, RingEvent, RingOptions, SharedRingCounters,
     ThreadSample,
 };
-pub use platform::{KernelRing, SharedRing};
+pub use platform::{KernelRing, SharedRing, signal_cost};
 pub use unwind::Registers;

@@ -319,6 +319,13 @@ pub fn thread_run(pid: u32, tid: u32) -> io::Result<u64> {
     parse(first).ok_or_else(|| invalid("schedstat", &bytes))
 }
 
+/// How often a thread was put on a processor since it began.
+pub fn thread_switches(pid: u32, tid: u32) -> io::Result<u64> {
+    let bytes = fs::read(path(pid, &format!("task/{tid}/schedstat")))?;
+    let third = bytes.split(|byte| byte.is_ascii_whitespace()).nth(2).unwrap_or_default();
+    parse(third).ok_or_else(|| invalid("schedstat", &bytes))
+}
+
 /// What a process is doing, as far as its main thread tells.
 pub fn state(pid: u32) -> io::Result<State> {
     stat(pid).map(|stat| stat.state)
