@@ -32,20 +32,23 @@ pub enum EngineChoice {
     /// The best that the machine allows: the order below.
     #[default]
     Auto,
-    /// The kernel, into a ring read from outside: nothing of ours runs on the target's threads.
+    /// The kernel, at each tick of a processor, into a ring read from outside: nothing of ours runs on the target's threads.
     KernelRing,
     /// Timer signals inside the target.
     Signals,
+    /// The kernel, at each tick of a thread's CPU time. Each switch from thread to thread takes longer.
+    KernelRingThreads,
     /// The runtime is suspended and its threads are walked.
     SuspendWalk,
 }
 
 impl EngineChoice {
     /// All choices and their words on the command line.
-    pub const ALL: [(Self, &'static str); 4] = [
+    pub const ALL: [(Self, &'static str); 5] = [
         (Self::Auto, "auto"),
         (Self::KernelRing, "kernel-ring"),
         (Self::Signals, "signals"),
+        (Self::KernelRingThreads, "kernel-ring-threads"),
         (Self::SuspendWalk, "suspend-walk"),
     ];
 }

@@ -22,7 +22,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut tables = RuntimeTables::new(pid);
     tables.il_stubs = std::env::var_os("NO_IL_STUBS").is_none();
     let mut unwinder = Unwinder::new(LiveProcess::new(pid));
-    let mut ring = KernelRing::open(pid, &RingOptions { rate_hz: 1000, stack_bytes, buffer_ms: 2000 })?;
+    let mut ring =
+        KernelRing::open(pid, &RingOptions { rate_hz: 1000, stack_bytes, buffer_ms: 2000, ..RingOptions::default() })?;
     let end = Instant::now() + Duration::from_secs(seconds.into());
     let (mut total, mut rounds) = (0u64, 0u64);
     let mut bad: BTreeMap<String, u64> = BTreeMap::new();

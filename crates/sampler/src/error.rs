@@ -12,6 +12,20 @@ pub enum OpenError {
         /// Why, as far as it can be found out.
         reason: Refusal,
     },
+    /// The system does not let us watch processors.
+    #[error(
+        "watching processors takes root, or CAP_PERFMON and CAP_BPF (`setcap cap_perfmon,cap_bpf,cap_sys_ptrace+ep`); \
+         without them, use another engine"
+    )]
+    NoProcessors,
+    /// The filter that lets only the process's samples through cannot be used.
+    #[error(
+        "the kernel takes no filter on a process (BPF: {source}); as root or with CAP_BPF it does, or use another engine"
+    )]
+    NoFilter {
+        /// Why.
+        source: io::Error,
+    },
     /// There is no such process, or it has ended.
     #[error("there is no process {pid}")]
     NoSuchProcess {

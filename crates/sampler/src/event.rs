@@ -76,9 +76,23 @@ pub enum RingEvent<'a> {
     Lost(u64),
 }
 
+/// What the events of a [`crate::KernelRing`] are bound to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Binding {
+    /// Each processor, with a filter in the kernel that lets only the process through. It costs nothing where threads are
+    /// switched. For root, or with `CAP_PERFMON` and `CAP_BPF`.
+    #[default]
+    Processors,
+    /// Each thread. Ordinary users may watch their own processes (`kernel.perf_event_paranoid` at most 2), but each switch
+    /// of a thread takes some microseconds longer.
+    Threads,
+}
+
 /// How a [`crate::KernelRing`] samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingOptions {
+    /// What is watched.
+    pub binding: Binding,
     /// Samples for each second that a thread spends on a processor, 1 to 10 000.
     pub rate_hz: u32,
     /// How much of the stack is copied for each sample, in bytes; at most about 65 000, because the kernel's
@@ -91,7 +105,7 @@ pub struct RingOptions {
 
 impl Default for RingOptions {
     fn default() -> Self {
-        Self { rate_hz: 100, stack_bytes: 16 * 1024, buffer_ms: 500 }
+        Self { binding: Binding::default(), rate_hz: 100, stack_bytes: 16 * 1024, buffer_ms: 500 }
     }
 }
 
@@ -129,10 +143,22 @@ pub struct RingCounters {
     pub lost: u64,
     /// Times that the kernel slowed sampling down.
     pub throttled: u64,
+    /// Samples of other processes, left out: the filter in the kernel did not hold them back.
+    pub of_others: u64,
     /// Samples of threads that were watched twice, left out.
     pub duplicates: u64,
     /// Records that made no sense, left out.
     pub malformed: u64,
+}
+
+/// What the kernel does for a [`crate::KernelRing`] on the time of the process, in nanoseconds; `None` where that could not be
+/// measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingCosts {
+    /// For each sample: the timer's interrupt, and copying registers and stack.
+    pub sample: Option<u64>,
+    /// For each switch to a thread, beside what it takes anyway.
+    pub switch: Option<u64>,
 }
 
 /// What a [`crate::SharedRing`] has counted since it was opened.

@@ -21,6 +21,9 @@ use linux as platform;
 use other as platform;
 
 pub use error::{OpenError, SharedRingError};
-pub use event::{KernelTime, Nanos, Readiness, RingCounters, RingEvent, RingOptions, SharedRingCounters, ThreadSample};
-pub use platform::{KernelRing, SharedRing};
+pub use event::{
+    Binding, KernelTime, Nanos, Readiness, RingCosts, RingCounters, RingEvent, RingOptions, SharedRingCounters,
+    ThreadSample,
+};
+pub use platform::{KernelRing, SharedRing, signal_cost};
 pub use unwind::Registers;

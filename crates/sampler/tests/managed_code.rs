@@ -37,7 +37,7 @@ fn sample(runtime: Runtime, modes: &str, il_stubs: bool, seconds: u64) -> (Vec<O
     let mut tables = RuntimeTables::new(pid);
     tables.il_stubs = il_stubs;
     let mut unwinder = Unwinder::new(LiveProcess::new(pid));
-    let options = RingOptions { rate_hz: 500, stack_bytes: 48 * 1024, buffer_ms: 2000 };
+    let options = RingOptions { rate_hz: 500, stack_bytes: 48 * 1024, buffer_ms: 2000, ..RingOptions::default() };
     let mut ring = KernelRing::open(pid, &options).unwrap();
     let mut outcomes = Vec::new();
     let end = Instant::now() + Duration::from_secs(seconds);

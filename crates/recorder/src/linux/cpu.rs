@@ -1,7 +1,13 @@
 //! Where CPU samples come from.
 
-use sampler::{KernelRing, Readiness, RingEvent, RingOptions, SharedRing, ThreadSample};
-use std::{os::fd::OwnedFd, time::Duration};
+use diagnostics::proc;
+use sampler::{Binding, KernelRing, Readiness, RingCosts, RingEvent, RingOptions, SharedRing, ThreadSample};
+use std::{
+    collections::HashMap,
+    os::fd::OwnedFd,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 use unwind::Registers;
 use wire::{CpuEngine, ring::Layout};
 
@@ -23,6 +29,22 @@ const STACK_MOST: u32 = 64 << 10;
 
 /// More is copied when more than one in this many stacks was cut.
 const CUT_SHARE: u64 = 100;
+
+/// Counters of the agent's, by their names: how often its signal handler ran, and its median time.
+const HANDLED: &str = "signals handled";
+const HANDLER_TIME: &str = "nanoseconds in the signal handler, median";
+
+/// What one sample costs the process beside the time of threads of ours, in nanoseconds. Measured on a thread of its own,
+/// while the recording begins.
+type Costs = Arc<OnceLock<RingCosts>>;
+
+fn measure(costs: impl FnOnce() -> RingCosts + Send + 'static) -> Costs {
+    let measured = Costs::default();
+    let result = measured.clone();
+    // Without the thread the costs are not known, and count as none.
+    let _ = std::thread::Builder::new().name("clrscope-cost".into()).spawn(move || measured.set(costs()));
+    result
+}
 
 /// What a source gave.
 pub(super) enum Taken {
@@ -64,11 +86,21 @@ pub(super) struct CpuSource {
     source: Engine,
     pid: u32,
     rate_hz: u32,
+    /// What a kernel ring is bound to.
+    binding: Binding,
     stack: u32,
     description: String,
+    /// Why it is not a better source, at the end of the description.
+    why: String,
     taken: u64,
+    /// Samples of rings before this one.
+    taken_before: u64,
     cut: u64,
     reported: [u64; 4],
+    costs: Costs,
+    /// Of each thread, how often it was put on a processor, and all together since the recording began. Only where a switch
+    /// costs something.
+    switches: (HashMap<u32, u64>, u64),
 }
 
 impl CpuSource {
@@ -78,13 +110,26 @@ impl CpuSource {
     }
 
     /// The kernel's ring.
-    pub fn kernel_ring(pid: u32, rate_hz: u32) -> Result<Self, sampler::OpenError> {
+    pub fn kernel_ring(pid: u32, rate_hz: u32, binding: Binding) -> Result<Self, sampler::OpenError> {
         let stack = if rate_hz < FAST { STACK } else { STACK_FAST };
-        let ring = KernelRing::open(pid, &options(rate_hz, stack))?;
+        let ring = KernelRing::open(pid, &options(binding, rate_hz, stack))?;
         let description = ring.description();
+        let costs = measure(ring.measure_costs());
         let mut source = Self::make(CpuEngine::KernelRing, Engine::Ring(Box::new(ring)), pid, rate_hz, description);
-        source.stack = stack;
+        (source.stack, source.binding, source.costs) = (stack, binding, costs);
+        if binding == Binding::Threads {
+            // What was before the recording does not count.
+            source.count_switches();
+            source.switches.1 = 0;
+        }
         Ok(source)
+    }
+
+    /// The same source, whose description says why it is not a better one.
+    pub fn because(mut self, why: &str) -> Self {
+        self.why = format!(", because {why}");
+        self.description.push_str(&self.why);
+        self
     }
 
     /// An engine inside the target; `why` says why it is not the kernel's ring.
@@ -94,14 +139,29 @@ impl CpuSource {
             _ => (Engine::Walk, "suspend and walk: at safepoints only, managed frames only"),
         };
         let description = match why {
-            Some(why) => format!("{name}, because the kernel ring cannot be had: {why}"),
+            Some(why) => format!("{name}, because the kernel ring is unavailable: {why}"),
             None => name.to_owned(),
         };
         Self::make(engine, source, 0, rate_hz, description)
     }
 
     fn make(engine: CpuEngine, source: Engine, pid: u32, rate_hz: u32, description: String) -> Self {
-        Self { engine, source, pid, rate_hz, stack: 0, description, taken: 0, cut: 0, reported: [0; 4] }
+        Self {
+            engine,
+            source,
+            pid,
+            rate_hz,
+            binding: Binding::default(),
+            stack: 0,
+            description,
+            why: String::new(),
+            taken: 0,
+            taken_before: 0,
+            cut: 0,
+            reported: [0; 4],
+            costs: Costs::default(),
+            switches: Default::default(),
+        }
     }
 
     /// The agent walks stacks instead, for this reason.
@@ -130,6 +190,7 @@ impl CpuSource {
     pub fn share(&mut self, descriptor: OwnedFd, layout: Layout) -> Result<(), String> {
         let period = 1_000_000_000 / u64::from(self.rate_hz.max(1));
         let ring = SharedRing::open(&descriptor, layout, period).map_err(|error| error.to_string())?;
+        self.costs = measure(|| RingCosts { sample: sampler::signal_cost(), switch: None });
         self.source = Engine::Shared(Some(ring));
         Ok(())
     }
@@ -170,6 +231,35 @@ impl CpuSource {
         names.into_iter().zip(more).filter(|(_, more)| *more > 0).collect()
     }
 
+    /// What the samples have cost the process so far, beside the time of threads of ours in it: what the kernel does at each
+    /// sample and at each switch, and the time in signal handlers. `counters` are the agent's. An estimate: numbers of events
+    /// times what one takes on this machine.
+    pub fn cost(&mut self, counters: &[(String, u64)]) -> Duration {
+        if self.binding == Binding::Threads && matches!(self.source, Engine::Ring(_)) {
+            self.count_switches();
+        }
+        let RingCosts { sample, switch } = self.costs.get().copied().unwrap_or_default();
+        let counter = |name: &str| counters.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count);
+        let (samples, handler) = match self.engine {
+            CpuEngine::Signals => (counter(HANDLED), counter(HANDLER_TIME)),
+            _ => (self.taken_before + self.taken, 0),
+        };
+        let samples = samples.saturating_mul(sample.unwrap_or_default() + handler);
+        Duration::from_nanos(samples.saturating_add(self.switches.1.saturating_mul(switch.unwrap_or_default())))
+    }
+
+    fn count_switches(&mut self) {
+        let mut now = HashMap::new();
+        for tid in proc::threads(self.pid).unwrap_or_default() {
+            let Ok(count) = proc::thread_switches(self.pid, tid) else { continue };
+            let before = self.switches.0.get(&tid).copied().unwrap_or_default();
+            // A thread whose number was another's before has fewer.
+            self.switches.1 += if count < before { count } else { count - before };
+            now.insert(tid, count);
+        }
+        self.switches.0 = now;
+    }
+
     /// A stack was deeper than what was copied of it.
     pub fn was_cut(&mut self) {
         self.cut += 1;
@@ -184,12 +274,13 @@ impl CpuSource {
         }
         let stack = self.stack * 2;
         // Where the bigger ring cannot be had, the smaller goes on.
-        let bigger = KernelRing::open(self.pid, &options(self.rate_hz, stack));
+        let bigger = KernelRing::open(self.pid, &options(self.binding, self.rate_hz, stack));
         self.stack = stack;
         let bigger = bigger.ok()?;
-        self.description = bigger.description();
+        self.description = bigger.description() + &self.why;
         ring.drain(|event| taken.extend(own(event)));
         **ring = bigger;
+        self.taken_before += self.taken;
         (self.taken, self.cut, self.reported) = (0, 0, [0; 4]);
         Some(stack)
     }
@@ -202,8 +293,8 @@ impl CpuSource {
     }
 }
 
-fn options(rate_hz: u32, stack_bytes: u32) -> RingOptions {
-    RingOptions { rate_hz, stack_bytes, ..RingOptions::default() }
+fn options(binding: Binding, rate_hz: u32, stack_bytes: u32) -> RingOptions {
+    RingOptions { binding, rate_hz, stack_bytes, ..RingOptions::default() }
 }
 
 fn own(event: RingEvent<'_>) -> Option<Taken> {

@@ -1445,7 +1445,9 @@ impl Pump {
         self.observer.time = now();
         self.observer.own_cpu = own.tv_sec as u64 * 1_000_000_000 + own.tv_nsec as u64;
         self.observer.target_memory = self.agent_status.memory;
-        self.observer.target_cpu = self.agent_status.cpu;
+        let samples = self.sources.cpu.cost(&self.agent_status.counters);
+        self.observer.target_cpu =
+            self.agent_status.cpu.saturating_add(u64::try_from(samples.as_nanos()).unwrap_or(u64::MAX));
         let mut dropped: Vec<(String, u64)> =
             self.dropped.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect();
         dropped.extend(self.agent_status.dropped.iter().filter(|(_, count)| *count > 0).cloned());

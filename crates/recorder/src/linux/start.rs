@@ -17,6 +17,7 @@ use rustix::{
     fs::{self, FileType, Mode, OFlags},
     io::Errno,
 };
+use sampler::{Binding, OpenError};
 use session::{Entry, LiveSink, LiveStream, ProfilerRun, SessionInfo, SessionWriter, Tee, live};
 use std::{
     fs::File,
@@ -51,15 +52,28 @@ pub(super) fn open_cpu(target: &Target, options: &RecordOptions) -> Result<CpuSo
     if !options.profilers.iter().any(|selection| selection.spec.id == "cpu") {
         return Ok(CpuSource::off());
     }
+    let ring = |binding| CpuSource::kernel_ring(target.pid, options.rate_hz, binding);
+    let refused = |engine, error: OpenError| RecordError::Engine { engine, reason: error.to_string() };
     match options.engine {
-        EngineChoice::KernelRing => CpuSource::kernel_ring(target.pid, options.rate_hz)
-            .map_err(|error| RecordError::Engine { engine: "kernel-ring", reason: error.to_string() }),
+        EngineChoice::KernelRing => ring(Binding::Processors).map_err(|error| refused("kernel-ring", error)),
+        EngineChoice::KernelRingThreads => {
+            ring(Binding::Threads).map_err(|error| refused("kernel-ring-threads", error))
+        }
         EngineChoice::Signals => Ok(CpuSource::inside(CpuEngine::Signals, options.rate_hz, None)),
         EngineChoice::SuspendWalk => Ok(CpuSource::inside(CpuEngine::SuspendWalk, options.rate_hz, None)),
-        EngineChoice::Auto => Ok(match CpuSource::kernel_ring(target.pid, options.rate_hz) {
-            Ok(source) => source,
-            Err(error) => CpuSource::inside(CpuEngine::Signals, options.rate_hz, Some(error.to_string())),
-        }),
+        EngineChoice::Auto => {
+            let error = match ring(Binding::Processors) {
+                Ok(source) => return Ok(source),
+                Err(error) => error.to_string(),
+            };
+            // Better than to suspend the process, as the agent would where signals cannot be used.
+            if let Some(reason) = target.has_no_room_for_signals()
+                && let Ok(source) = ring(Binding::Threads)
+            {
+                return Ok(source.because(&format!("{error}, and timer signals are unavailable: {reason}")));
+            }
+            Ok(CpuSource::inside(CpuEngine::Signals, options.rate_hz, Some(error)))
+        }
     }
 }
 

@@ -10,6 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// Its number on all architectures that .NET runs on (signal(7)).
+const SIGPROF: u32 = 27;
+
 /// A process, by its id in our pid namespace.
 #[derive(Debug)]
 pub(super) struct Target {
@@ -61,6 +64,15 @@ impl Target {
     /// The name that the system has for a thread.
     pub fn thread_name(&self, tid: u32) -> Option<String> {
         proc::thread_comm(self.pid, tid).ok().filter(|name| !name.is_empty())
+    }
+
+    /// Why the agent would not sample this process by signals, as far as that can be seen from outside.
+    pub fn has_no_room_for_signals(&self) -> Option<&'static str> {
+        let status = proc::status(self.pid).ok()?;
+        if status.is_filtered {
+            return Some("a seccomp filter is in place, which may end the process for making a timer");
+        }
+        (status.handled >> (SIGPROF - 1) & 1 != 0).then_some("SIGPROF has a handler already")
     }
 
     /// The system call in which a thread waits. `None` where it runs, or where we may not see it

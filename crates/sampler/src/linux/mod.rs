@@ -2,6 +2,8 @@
 
 mod kernel_ring;
 mod shared_ring;
+mod signal_cost;
 
 pub use kernel_ring::KernelRing;
 pub use shared_ring::SharedRing;
+pub use signal_cost::signal_cost;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use wire::ring::Layout;
 
 use crate::{
-    KernelTime, Nanos, OpenError, Readiness, RingCounters, RingEvent, RingOptions, SharedRingCounters, SharedRingError,
-    ThreadSample,
+    KernelTime, Nanos, OpenError, Readiness, RingCosts, RingCounters, RingEvent, RingOptions, SharedRingCounters,
+    SharedRingError, ThreadSample,
 };
 
 /// The kernel's ring: not on this system.
@@ -58,6 +58,16 @@ impl KernelRing {
         match self.0 {}
     }
 
+    /// Measures what the ring costs.
+    pub fn measure_costs(&self) -> impl FnOnce() -> RingCosts + Send + use<> {
+        || RingCosts::default()
+    }
+
+    /// Nanoseconds between two samples.
+    pub fn period(&self) -> u64 {
+        match self.0 {}
+    }
+
     /// Threads watched directly.
     pub fn threads(&self) -> usize {
         match self.0 {}
@@ -86,4 +96,9 @@ impl SharedRing {
     pub fn counters(&self) -> SharedRingCounters {
         match self.0 {}
     }
+}
+
+/// What a signal costs: not measured on this system.
+pub fn signal_cost() -> Option<u64> {
+    None
 }

@@ -111,6 +111,10 @@ pub struct Status {
     pub tracer: u32,
     /// Whether it was killed, and has not noticed yet.
     pub killed: bool,
+    /// Whether a filter of system calls (seccomp) is in place.
+    pub is_filtered: bool,
+    /// Signals that it ignores or has handlers for: bit 0 is signal 1.
+    pub handled: u64,
 }
 
 /// Of the flags in `/proc/<pid>/stat`: include/linux/sched.h.
@@ -201,6 +205,8 @@ pub fn parse_status(bytes: &[u8]) -> Status {
             b"Gid" => status.gid = numbers.nth(1).unwrap_or_default(),
             b"NSpid" => status.ns_pids = numbers.collect(),
             b"SigPnd" | b"ShdPnd" => status.killed |= set().is_some_and(|set| set & KILL != 0),
+            b"SigIgn" | b"SigCgt" => status.handled |= set().unwrap_or_default(),
+            b"Seccomp" => status.is_filtered = numbers.next().is_some_and(|mode| mode != 0),
             b"TracerPid" => status.tracer = numbers.next().unwrap_or_default(),
             _ => {}
         }
@@ -311,6 +317,13 @@ pub fn thread_run(pid: u32, tid: u32) -> io::Result<u64> {
     let bytes = fs::read(path(pid, &format!("task/{tid}/schedstat")))?;
     let first = bytes.split(|byte| *byte == b' ').next().unwrap_or_default();
     parse(first).ok_or_else(|| invalid("schedstat", &bytes))
+}
+
+/// How often a thread was put on a processor since it began.
+pub fn thread_switches(pid: u32, tid: u32) -> io::Result<u64> {
+    let bytes = fs::read(path(pid, &format!("task/{tid}/schedstat")))?;
+    let third = bytes.split(|byte| byte.is_ascii_whitespace()).nth(2).unwrap_or_default();
+    parse(third).ok_or_else(|| invalid("schedstat", &bytes))
 }
 
 /// What a process is doing, as far as its main thread tells.
@@ -492,9 +505,20 @@ mod tests {
 
     #[test]
     fn the_last_namespace_counts() {
-        let status =
-            parse_status(b"Name:\tx: y\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nNSpid:\t4242\t17\t1\nTracerPid:\t9\n");
-        assert_eq!(status, Status { uid: 2, gid: 6, ns_pids: vec![4242, 17, 1], tracer: 9, killed: false });
+        let status = parse_status(
+            b"Name:\tx: y\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nNSpid:\t4242\t17\t1\nTracerPid:\t9\n\
+              SigIgn:\t0000000000001000\nSigCgt:\t0000000004000000\nSeccomp:\t2\nSeccomp_filters:\t1\n",
+        );
+        let expected = Status {
+            uid: 2,
+            gid: 6,
+            ns_pids: vec![4242, 17, 1],
+            tracer: 9,
+            is_filtered: true,
+            handled: 0x400_1000,
+            killed: false,
+        };
+        assert_eq!(status, expected);
     }
 
     #[test]

@@ -32,13 +32,23 @@ pub(super) struct Setup {
     pub(super) watermark: u32,
 }
 
-/// Opens the event for one thread on one processor. It runs at once, and is inherited by the threads that this
-/// one creates.
-pub(super) fn open(setup: &Setup, variant: Variant, tid: u32, processor: u32) -> io::Result<OwnedFd> {
+/// What an event is bound to.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Whom {
+    /// Whoever runs on a processor. It must be switched on ([`enable`]) when its filter is on it.
+    Processor { number: u32 },
+    /// A thread while it is on a processor. It samples at once, and is inherited by the threads that this one creates.
+    Thread { tid: u32, on: u32 },
+    /// The calling thread. It must be switched on ([`enable`]).
+    Own,
+}
+
+/// Opens an event.
+pub(super) fn open(setup: &Setup, variant: Variant, whom: Whom) -> io::Result<OwnedFd> {
     let mut attributes = perf_event_attr {
         type_: bindings::PERF_TYPE_SOFTWARE,
         size: size_of::<perf_event_attr>() as u32,
-        // Runs only while the thread is on the processor. `task-clock` does the same, but its count goes through
+        // Of a thread it runs only while the thread is on the processor. `task-clock` does the same, but its count goes through
         // the clock of the whole context, which stands still while sampling is paused.
         config: u64::from(bindings::PERF_COUNT_SW_CPU_CLOCK),
         sample_regs_user: USER_REGISTERS,
@@ -59,8 +69,23 @@ pub(super) fn open(setup: &Setup, variant: Variant, tid: u32, processor: u32) ->
     if variant.read {
         attributes.sample_type |= u64::from(bindings::PERF_SAMPLE_READ);
     }
-    attributes.set_inherit(1);
-    attributes.set_inherit_thread(variant.threads_only.into());
+    let number = |number: u32| i32::try_from(number).map_err(|_| io::ErrorKind::InvalidInput);
+    let (tid, processor) = match whom {
+        Whom::Processor { number: processor } => {
+            attributes.set_disabled(1);
+            attributes.set_exclude_idle(1);
+            (-1, number(processor)?)
+        }
+        Whom::Own => {
+            attributes.set_disabled(1);
+            (0, -1)
+        }
+        Whom::Thread { tid, on } => {
+            attributes.set_inherit(1);
+            attributes.set_inherit_thread(variant.threads_only.into());
+            (number(tid)?, number(on)?)
+        }
+    };
     attributes.set_exclude_kernel(variant.user_only.into());
     attributes.set_exclude_hv(1);
     attributes.set_watermark(1);
@@ -71,8 +96,6 @@ pub(super) fn open(setup: &Setup, variant: Variant, tid: u32, processor: u32) ->
     attributes.set_comm(1);
     attributes.set_comm_exec(1);
     attributes.set_task(1);
-    let tid = i32::try_from(tid).map_err(|_| io::ErrorKind::InvalidInput)?;
-    let processor = i32::try_from(processor).map_err(|_| io::ErrorKind::InvalidInput)?;
     // SAFETY: `attributes` is a whole, initialised attribute block of the size that it states; the kernel copies
     // it and does not keep the pointer. The event only samples; it changes no memory of ours.
     let fd =
@@ -82,6 +105,18 @@ pub(super) fn open(setup: &Setup, variant: Variant, tid: u32, processor: u32) ->
     }
     // SAFETY: the call has just returned this descriptor, so it is open and nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+/// Switches an event on.
+pub(super) fn enable(event: &OwnedFd) -> io::Result<()> {
+    // SAFETY: it is an open event; the call only starts it.
+    check(unsafe { sys::ioctls::ENABLE(event.as_raw_fd(), 0) })
+}
+
+/// Switches an event off.
+pub(super) fn disable(event: &OwnedFd) -> io::Result<()> {
+    // SAFETY: it is an open event; the call only stops it.
+    check(unsafe { sys::ioctls::DISABLE(event.as_raw_fd(), 0) })
 }
 
 /// Lets an event write into the ring of another one of the same processor.

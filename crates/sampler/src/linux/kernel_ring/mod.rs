@@ -1,5 +1,7 @@
 mod buffer;
+mod cost;
 mod events;
+mod filter;
 mod records;
 mod refusal;
 mod registers;
@@ -8,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -16,9 +18,9 @@ use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, 
 use rustix::time::{ClockId, clock_gettime};
 
 use self::buffer::Buffer;
-use self::events::{Setup, Variant};
+use self::events::{Setup, Variant, Whom};
 use self::records::{Record, Sample};
-use crate::{KernelTime, OpenError, Readiness, RingCounters, RingEvent, RingOptions, ThreadSample};
+use crate::{Binding, KernelTime, OpenError, Readiness, RingCosts, RingCounters, RingEvent, RingOptions, ThreadSample};
 
 /// The largest stack copy that the kernel takes: it must be below 64 KB and a multiple of 8.
 const MOST_STACK: u32 = 65_528;
@@ -27,21 +29,36 @@ const SAMPLE_OVERHEAD: u64 = 320;
 /// A ring has at least room for this many samples, or it is not worth having.
 const FEWEST_SAMPLES: u64 = 8;
 const LARGEST_RING: u64 = 32 << 20;
+/// All rings of a recording that is bound to processors, together: only samples of the target go into them.
+const LARGEST_RINGS: u64 = 64 << 20;
 /// New threads may show up while we open events for the others. Beyond this many passes only heirs are covered.
 const MOST_PASSES: usize = 20;
 
+/// How often it is looked whether processors were switched on or off.
+const PROCESSORS_CHECK: Duration = Duration::from_secs(1);
+/// The period of events that are bound to processors is longer by one part in this many, so that they do not tick in
+/// step with work that a timer of the kernel starts (its ticks come at 100, 250 or 1000 Hz).
+const OUT_OF_STEP: u64 = 61;
+
 /// Samples of all threads of a process, taken by the kernel while they run.
 ///
-/// There is one event for each thread that exists when the ring is opened, on each processor, and one buffer for
-/// each processor that all of them share. Threads that are created later inherit the events of their creator,
-/// so no sample of them is missed. Events tick by the CPU time of their thread: threads that wait cost nothing.
+/// Bound to processors ([`Binding::Processors`]), there is one event for each processor, which ticks while the processor
+/// works, and a filter in the kernel that lets only samples of the process through. The process does not know of it, and
+/// switching from thread to thread costs it nothing.
+///
+/// Bound to threads ([`Binding::Threads`]), there is one event for each thread that exists when the ring is opened, on each
+/// processor, and one buffer for each processor that all of them share. Threads that are created later inherit the events
+/// of their creator, so no sample of them is missed. Events tick by the CPU time of their thread: threads that wait cost
+/// nothing, but each switch to a thread starts a timer of the kernel and each switch away stops it (some 2 to 9 µs).
 ///
 /// Dropping it ends the sampling.
 pub struct KernelRing {
     pid: u32,
-    period: u64,
+    setup: Setup,
     variant: Variant,
-    stack_bytes: u32,
+    /// Bytes of each ring.
+    size: usize,
+    bound: Bound,
     processors: Vec<Processor>,
     /// All events; they sample as long as they are open.
     events: Vec<OwnedFd>,
@@ -49,11 +66,16 @@ pub struct KernelRing {
     state: State,
 }
 
+enum Bound {
+    Processors { filter: OwnedFd, checked: Instant },
+    Threads,
+}
+
 struct Processor {
     number: u32,
     /// The event that the buffer was mapped from: the one to wait for.
     owner: OwnedFd,
-    /// Whether the owner's thread has ended, so that waiting for it would return at once.
+    /// Whether the owner's thread has ended, or its processor was switched off, so that waiting for it would return at once.
     ended: bool,
     buffer: Buffer,
 }
@@ -84,29 +106,89 @@ impl KernelRing {
         if !(1..=10_000).contains(&options.rate_hz) {
             return Err(OpenError::BadOptions("the rate must be 1 to 10000 samples per second"));
         }
-        raise_file_limit();
-        let period = 1_000_000_000 / u64::from(options.rate_hz);
         let stack_bytes = options.stack_bytes.clamp(8, MOST_STACK).next_multiple_of(8);
-        let size = ring_size(options, stack_bytes);
-        let setup = Setup { period, stack_bytes, watermark: u32::try_from(size / 4).unwrap_or(u32::MAX) };
         let numbers = online_processors();
-        let process = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(OpenError::NoSuchProcess { pid })?;
-        let process = match pidfd_open(process, PidfdFlags::empty()) {
-            Ok(process) => Some(process),
-            Err(Errno::SRCH) => return Err(OpenError::NoSuchProcess { pid }),
-            // Kernels before 5.3: the end of the process is then seen by the caller only.
-            Err(_) => None,
+        let process = open_process(pid)?;
+        let (period, bound, size) = match options.binding {
+            Binding::Processors => {
+                let filter = filter::load_for(pid).map_err(|source| match Errno::from_io_error(&source) {
+                    Some(Errno::NOENT | Errno::SRCH) => OpenError::NoSuchProcess { pid },
+                    _ => OpenError::NoFilter { source },
+                })?;
+                let period = 1_000_000_000 / u64::from(options.rate_hz);
+                let most = LARGEST_RINGS / numbers.len().max(1).next_power_of_two() as u64;
+                let size = ring_size(options, stack_bytes).min(usize::try_from(most).unwrap_or(usize::MAX));
+                (period + period / OUT_OF_STEP, Bound::Processors { filter, checked: Instant::now() }, size)
+            }
+            Binding::Threads => {
+                raise_file_limit();
+                (1_000_000_000 / u64::from(options.rate_hz), Bound::Threads, ring_size(options, stack_bytes))
+            }
         };
         let mut ring = Self {
             pid,
-            period,
-            variant: Variant { user_only: false, read: true, threads_only: true },
-            stack_bytes,
+            setup: Setup { period, stack_bytes, watermark: u32::try_from(size / 4).unwrap_or(u32::MAX) },
+            variant: match bound {
+                // Who may watch a processor may see the kernel's time on it, and no event has heirs.
+                Bound::Processors { .. } => Variant { user_only: false, read: false, threads_only: false },
+                Bound::Threads => Variant { user_only: false, read: true, threads_only: true },
+            },
+            size,
+            bound,
             processors: Vec::new(),
             events: Vec::new(),
             process,
             state: State::default(),
         };
+        match options.binding {
+            Binding::Processors => ring.watch_processors(&numbers)?,
+            Binding::Threads => ring.watch_threads(&numbers)?,
+        }
+        if ring.processors.is_empty() {
+            return Err(OpenError::NoSuchProcess { pid });
+        }
+        Ok(ring)
+    }
+
+    /// Opens an event for each of these processors that has none.
+    fn watch_processors(&mut self, numbers: &[u32]) -> Result<(), OpenError> {
+        for &number in numbers {
+            if self.processors.iter().any(|processor| processor.number == number && !processor.ended) {
+                continue;
+            }
+            let event = match self.open_event(Whom::Processor { number }) {
+                Ok(event) => event,
+                // It was switched off.
+                Err(Errno::NODEV) => continue,
+                Err(errno) => return Err(self.refused(errno, 0, numbers.len())),
+            };
+            let Bound::Processors { filter, .. } = &self.bound else { return Ok(()) };
+            // The filter first: samples of others must not be written, not even for a moment.
+            filter::put_on(&event, filter).map_err(|source| OpenError::NoFilter { source })?;
+            let buffer = map(&event, self.size, self.setup.stack_bytes)?;
+            events::enable(&event).map_err(|source| OpenError::System { what: "switch an event on", source })?;
+            self.processors.push(Processor { number, owner: event, ended: false, buffer });
+        }
+        Ok(())
+    }
+
+    /// Follows processors that are switched on and off.
+    fn follow_processors(&mut self) {
+        match &mut self.bound {
+            Bound::Processors { checked, .. } if checked.elapsed() >= PROCESSORS_CHECK => *checked = Instant::now(),
+            _ => return,
+        }
+        let online = online_processors();
+        for processor in &mut self.processors {
+            processor.ended |= !online.contains(&processor.number);
+        }
+        // One that cannot be watched is tried again the next time.
+        let _ = self.watch_processors(&online);
+    }
+
+    /// Opens the events of all threads, also of those that show up meanwhile.
+    fn watch_threads(&mut self, numbers: &[u32]) -> Result<(), OpenError> {
+        let pid = self.pid;
         let mut known = HashSet::new();
         for _ in 0..MOST_PASSES {
             let threads = threads(pid).map_err(|_| OpenError::NoSuchProcess { pid })?;
@@ -115,40 +197,38 @@ impl KernelRing {
                 break;
             }
             for tid in new {
-                ring.watch(tid, &numbers, &setup, size, known.len())?;
+                self.watch(tid, numbers, known.len())?;
             }
         }
-        if ring.processors.is_empty() {
-            return Err(OpenError::NoSuchProcess { pid });
+        Ok(())
+    }
+
+    /// What it means that an event cannot be opened.
+    fn refused(&self, errno: Errno, threads: usize, processors: usize) -> OpenError {
+        match errno {
+            Errno::MFILE | Errno::NFILE => {
+                let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+                OpenError::TooManyFiles { threads, processors, limit }
+            }
+            Errno::ACCESS | Errno::PERM if matches!(self.bound, Bound::Processors { .. }) => OpenError::NoProcessors,
+            Errno::ACCESS | Errno::PERM => {
+                OpenError::NotPermitted { pid: self.pid, reason: refusal::explain(self.pid) }
+            }
+            Errno::NOSYS | Errno::NOENT | Errno::OPNOTSUPP => OpenError::Unsupported,
+            errno => OpenError::System { what: "open an event", source: errno.into() },
         }
-        Ok(ring)
     }
 
     /// Opens the events of one thread.
-    fn watch(
-        &mut self,
-        tid: u32,
-        numbers: &[u32],
-        setup: &Setup,
-        size: usize,
-        threads: usize,
-    ) -> Result<(), OpenError> {
+    fn watch(&mut self, tid: u32, numbers: &[u32], threads: usize) -> Result<(), OpenError> {
         let opened = now();
         for &number in numbers {
-            let event = match self.open_event(setup, tid, number) {
+            let event = match self.open_event(Whom::Thread { tid, on: number }) {
                 Ok(event) => event,
                 // The thread has ended; or the processor was switched off.
                 Err(Errno::SRCH) => return Ok(()),
                 Err(Errno::NODEV) => continue,
-                Err(Errno::MFILE | Errno::NFILE) => {
-                    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-                    return Err(OpenError::TooManyFiles { threads, processors: numbers.len(), limit });
-                }
-                Err(Errno::ACCESS | Errno::PERM) => {
-                    return Err(OpenError::NotPermitted { pid: self.pid, reason: refusal::explain(self.pid) });
-                }
-                Err(Errno::NOSYS | Errno::NOENT | Errno::OPNOTSUPP) => return Err(OpenError::Unsupported),
-                Err(errno) => return Err(OpenError::System { what: "open an event", source: errno.into() }),
+                Err(errno) => return Err(self.refused(errno, threads, numbers.len())),
             };
             let id =
                 events::id(&event).map_err(|source| OpenError::System { what: "ask for an event's id", source })?;
@@ -160,7 +240,7 @@ impl KernelRing {
                     self.events.push(event);
                 }
                 None => {
-                    let buffer = map(&event, size, setup.stack_bytes)?;
+                    let buffer = map(&event, self.size, self.setup.stack_bytes)?;
                     self.processors.push(Processor { number, owner: event, ended: false, buffer });
                 }
             }
@@ -170,14 +250,16 @@ impl KernelRing {
     }
 
     /// Opens an event in the best variant that the system takes. What it has turned down once is not tried again.
-    fn open_event(&mut self, setup: &Setup, tid: u32, processor: u32) -> Result<OwnedFd, Errno> {
+    fn open_event(&mut self, whom: Whom) -> Result<OwnedFd, Errno> {
         loop {
-            let error = match events::open(setup, self.variant, tid, processor) {
+            let error = match events::open(&self.setup, self.variant, whom) {
                 Ok(event) => return Ok(event),
                 Err(error) => Errno::from_io_error(&error).unwrap_or(Errno::IO),
             };
             match error {
-                Errno::ACCESS | Errno::PERM if !self.variant.user_only => self.variant.user_only = true,
+                Errno::ACCESS | Errno::PERM if !self.variant.user_only && matches!(self.bound, Bound::Threads) => {
+                    self.variant.user_only = true;
+                }
                 Errno::INVAL if self.variant.read => self.variant.read = false,
                 Errno::INVAL if self.variant.threads_only => self.variant.threads_only = false,
                 error => return Err(error),
@@ -201,7 +283,12 @@ impl KernelRing {
             KernelTime::InNextSample => "time in the kernel counted with the thread's next sample in user space",
             KernelTime::Missing => "time in the kernel not included, because kernel.perf_event_paranoid forbids it",
         };
-        format!("kernel ring (perf_event_open, {} KB of stack), {kernel}", self.stack_bytes.div_ceil(1024))
+        let bound = match self.bound {
+            Bound::Processors { .. } => "on each processor, filtered in the kernel",
+            Bound::Threads => "on each thread",
+        };
+        let stack = self.setup.stack_bytes.div_ceil(1024);
+        format!("kernel ring (perf_event_open {bound}, {stack} KB of stack), {kernel}")
     }
 
     /// Waits until a ring fills up, the process ends, or the time is up.
@@ -210,6 +297,7 @@ impl KernelRing {
     ///
     /// Those of `poll(2)`.
     pub fn poll(&mut self, timeout: Duration) -> io::Result<Readiness> {
+        self.follow_processors();
         let waiting: Vec<usize> = (0..self.processors.len()).filter(|&index| !self.processors[index].ended).collect();
         let mut fds: Vec<PollFd<'_>> =
             waiting.iter().map(|&index| PollFd::new(&self.processors[index].owner, PollFlags::IN)).collect();
@@ -237,14 +325,18 @@ impl KernelRing {
     /// Hands out all events that are in the rings. The bytes of a stack are those in the ring itself, so what is
     /// needed longer must be copied.
     pub fn drain(&mut self, mut handle: impl FnMut(RingEvent<'_>)) {
-        let Self { pid, period, variant, processors, state, .. } = self;
-        for processor in processors {
+        let Self { pid, setup, variant, bound, processors, state, .. } = self;
+        for processor in &mut *processors {
             let (bytes, disorder) = processor.buffer.drain(|record| match records::parse(record, variant.read) {
-                Some(record) => state.handle(record, *pid, *period, &mut handle),
+                Some(record) => state.handle(record, *pid, setup.period, &mut handle),
                 None => state.counters.malformed += 1,
             });
             state.counters.bytes += bytes;
             state.counters.malformed += u64::from(disorder);
+        }
+        // What a processor wrote before it was switched off has been read now.
+        if matches!(bound, Bound::Processors { .. }) {
+            processors.retain(|processor| !processor.ended);
         }
     }
 
@@ -253,7 +345,25 @@ impl KernelRing {
         self.state.counters
     }
 
-    /// How many threads have events of their own: those that existed when the ring was opened.
+    /// Measures on this machine what the kernel does for such a ring on the process's time. Takes some 20 ms; it needs no
+    /// ring's thread, and may run beside.
+    pub fn measure_costs(&self) -> impl FnOnce() -> RingCosts + Send + use<> {
+        let (setup, variant) = (self.setup, self.variant);
+        let has_switches = matches!(self.bound, Bound::Threads);
+        move || RingCosts {
+            sample: cost::of_sample(setup, variant.user_only).ok(),
+            switch: if has_switches { cost::of_switch(setup, variant).ok() } else { Some(0) },
+        }
+    }
+
+    /// Nanoseconds of CPU time between two samples. Longer than asked for where events are bound to processors, so that they
+    /// do not tick in step with timers of the system.
+    pub fn period(&self) -> u64 {
+        self.setup.period
+    }
+
+    /// How many threads have events of their own: those that existed when the ring was opened, or none where events are
+    /// bound to processors.
     pub fn threads(&self) -> usize {
         self.state.threads.values().filter(|thread| thread.opened.is_some()).count()
     }
@@ -268,6 +378,7 @@ impl State {
     fn handle(&mut self, record: Record<'_>, pid: u32, period: u64, handle: &mut impl FnMut(RingEvent<'_>)) {
         match record {
             Record::Sample(sample) if sample.of.pid == pid => self.sample(sample, period, handle),
+            Record::Sample(_) => self.counters.of_others += 1,
             Record::Mapped { of, mapping } if of.pid == pid => handle(RingEvent::Mapped { time: of.time, mapping }),
             Record::Named { of, exec, name } if of.pid == pid => {
                 if exec {
@@ -321,6 +432,16 @@ impl State {
             }
             None => RingEvent::KernelOnly { time: of.time, tid: of.tid, cpu },
         });
+    }
+}
+
+/// A descriptor of the process, to wait for its end; `None` on kernels before 5.3, where only the caller sees the end.
+fn open_process(pid: u32) -> Result<Option<OwnedFd>, OpenError> {
+    let process = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(OpenError::NoSuchProcess { pid })?;
+    match pidfd_open(process, PidfdFlags::empty()) {
+        Ok(process) => Ok(Some(process)),
+        Err(Errno::SRCH) => Err(OpenError::NoSuchProcess { pid }),
+        Err(_) => Ok(None),
     }
 }
 
@@ -408,7 +529,7 @@ mod tests {
 
     #[test]
     fn rings_last_as_long_as_asked_within_limits() {
-        let options = RingOptions { rate_hz: 1000, stack_bytes: 8192, buffer_ms: 250 };
+        let options = RingOptions { rate_hz: 1000, stack_bytes: 8192, buffer_ms: 250, ..RingOptions::default() };
         let size = ring_size(&options, 8192);
         assert!(size.is_power_of_two() && size >= 250 * 8192, "{size}");
         assert_eq!(ring_size(&RingOptions { buffer_ms: 1_000_000, ..options }, 8192), 32 << 20);
