@@ -108,7 +108,7 @@ fn ticks(fields: &[&str]) -> Duration {
 #[test]
 fn every_engine_finds_the_same_split() {
     for runtime in sample_runtimes() {
-        for engine in ["kernel-ring", "signals", "suspend-walk"] {
+        for engine in ["kernel-ring", "signals", "kernel-ring-threads", "suspend-walk"] {
             let folder = scratch();
             let output = file(&folder, "burn.clrscope");
             let mut process = start(Sample::named("burn").launch(runtime, &["--seconds", "120"]));

@@ -1201,7 +1201,8 @@ pub struct ObserverStatus {
     pub time: Nanos,
     /// Bytes our library holds in the target.
     pub target_memory: u64,
-    /// CPU time of our threads in the target.
+    /// CPU time of our threads in the target, and an estimate of what the samples cost its own threads: signal handlers, and
+    /// what the kernel does at each sample and at each switch from thread to thread.
     pub target_cpu: Nanos,
     /// How long the world stood still for us.
     pub target_stopped: Nanos,

@@ -98,7 +98,7 @@ impl Action {
 }
 
 /// The ways in which CPU samples are taken.
-const ENGINES: [&str; 3] = ["kernel-ring", "signals", "suspend-walk"];
+const ENGINES: [&str; 4] = ["kernel-ring", "signals", "kernel-ring-threads", "suspend-walk"];
 
 /// The axis.
 pub fn all() -> Vec<Action> {
