@@ -137,6 +137,7 @@ impl Sink for LiveSink {
             | SessionRecord::SingleCalls(_)
             | SessionRecord::CallsWithArguments(_)
             | SessionRecord::Resources(_)
+            | SessionRecord::Processors(_)
             | SessionRecord::Observer(_) => self.capacity,
             // Large, and of no use before the snapshot is complete: snapshots are read from files.
             SessionRecord::HeapChunk { .. } => return Ok(()),

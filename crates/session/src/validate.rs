@@ -214,6 +214,7 @@ impl Validator {
             | SessionRecord::Pause(_)
             | SessionRecord::Observer(_)
             | SessionRecord::Resources(_)
+            | SessionRecord::Processors(_)
             | SessionRecord::Note { .. }
             | SessionRecord::Engine { .. } => Ok(()),
             SessionRecord::HeapBegin { look, .. } => {
