@@ -4,6 +4,7 @@
 //! - [`NativeSymbols`]: functions of an ELF file, from its own tables or from a debug file beside it.
 //! - [`ModuleKind`]: which part of .NET a native module is.
 //! - [`PortablePdb`]: file and line of an IL offset.
+//! - [`AssemblyCode`]: what a method can wait for while it is the innermost managed frame.
 //! - [`demangle_compiler_names`]: `Shop+<LoadAsync>d__5.MoveNext` is `Shop.LoadAsync`.
 //!
 //! Nothing is downloaded. Files are read as they are on disk, and a debug file counts only when its id says that it
@@ -13,12 +14,14 @@
 
 mod compiler_names;
 mod error;
+mod leaf_waits;
 mod module_kind;
 mod native;
 mod pdb;
 
 pub use compiler_names::{StateMachine, UserMethod, demangle_compiler_names};
 pub use error::Error;
+pub use leaf_waits::{AssemblyCode, LeafWaits};
 pub use module_kind::ModuleKind;
 pub use native::{NativeFunction, NativeSymbols, SymbolSource};
 pub use pdb::{PortablePdb, SourceLine};
