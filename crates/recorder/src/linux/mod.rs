@@ -16,6 +16,7 @@ mod link;
 mod looks;
 mod names;
 mod place;
+mod processors;
 mod pump;
 mod room;
 mod start;
