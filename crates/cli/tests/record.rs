@@ -231,7 +231,8 @@ fn waiting_threads_are_seen_with_the_class_of_their_wait() {
             }
             let mut states = states(sums, thread["id"].as_u64().unwrap());
             // On a busy machine a thread that works has a processor for a part of the time only.
-            let ready: f64 = ["running", "no-processor", "throttled"].iter().filter_map(|state| states.remove(*state)).sum();
+            let ready: f64 =
+                ["running", "no-processor", "throttled"].iter().filter_map(|state| states.remove(*state)).sum();
             states.insert("running".to_owned(), ready);
             let (state, share) = states
                 .iter()

@@ -242,8 +242,9 @@ fn ready_threads_without_a_processor_do_not_run() {
         let known = known / lifetime;
         // While their only processor is throttled, all of them wait.
         let throttled = throttled * threads.len() as f64 / lifetime;
-        // Ticks and periods are cut at both ends.
-        let edges = 0.2 * threads.len() as f64 / lifetime;
+        // Ticks and periods of the quota are cut at both ends.
+        let cut = intervals(&output).into_iter().fold(0.1, f64::max);
+        let edges = 2.0 * cut * threads.len() as f64 / lifetime;
         let what = format!("{runtime}: {seen:.3?}; {known:.3} ran, {throttled:.3} throttled; edges {edges:.3}");
         println!("{what}");
         assert!((of("running") - known).abs() < OFF + edges, "{what}");

@@ -70,6 +70,8 @@ pub(super) struct Sharing {
     quotas: Quotas,
     threads: HashMap<u32, Share>,
     whole: Whole,
+    /// Whether there was a tick.
+    begun: bool,
 }
 
 impl Sharing {
@@ -89,6 +91,7 @@ impl Sharing {
 
     fn take(&mut self, elapsed: u64, throttled: u64, threads: &[Ticked], schedule: impl Fn(u32) -> Option<(u64, u64)>) {
         let keep = (-(elapsed as f64) / MEMORY).exp();
+        let begun = std::mem::replace(&mut self.begun, true);
         let mut before = std::mem::take(&mut self.threads);
         let (mut ran, mut waited) = (0, 0);
         for thread in threads {
@@ -100,7 +103,8 @@ impl Sharing {
             if (thread.ready || share.was_ready || thread.cpu > 0 || share.last.is_none())
                 && let Some(now) = schedule(thread.os_tid)
             {
-                let last = share.last.replace(now).unwrap_or(now);
+                // A thread that was not there at the last tick has done all of it since.
+                let last = share.last.replace(now).unwrap_or(if begun { (0, 0) } else { now });
                 let more = (now.0.saturating_sub(last.0), now.1.saturating_sub(last.1));
                 (ran, waited) = (ran + more.0, waited + more.1);
                 share.ran += more.0 as f64;
@@ -341,6 +345,16 @@ mod tests {
         let of = |part| share(part, 79 * 4);
         assert!((of(sum.running) - 0.25).abs() < 0.02, "{sum:?}");
         assert!((of(sum.throttled) - 0.5).abs() < 0.02, "{sum:?}");
+    }
+
+    #[test]
+    fn a_thread_that_began_since_the_last_tick_is_split_at_once() {
+        let mut sharing = Sharing { processors: 1, ..Sharing::default() };
+        sharing.take(0, 0, &[], |_| None);
+        let thread = Ticked { os_tid: 7, cpu: 0, ready: true };
+        sharing.take(TICK, 0, &[thread], |_| Some((5 * MILLI, 15 * MILLI)));
+        let split = sharing.split(7, TICK);
+        assert_eq!((split.running, split.no_processor), (TICK / 4, TICK * 3 / 4));
     }
 
     #[test]
