@@ -49,7 +49,7 @@ namespace Clrscope.Samples
             }
             Start("lock-waiter", "lock", "WaitForLock", WaitForLock);
             Start("event-waiter", "event", "WaitForEvent", WaitForEvent);
-            Start("semaphore-waiter", "lock", "WaitForSemaphore", WaitForSemaphore);
+            Start("semaphore-waiter", "event", "WaitForSemaphore", WaitForSemaphore);
             Start("task-waiter", "task", "WaitForTask", WaitForTask);
             Start("socket-reader", "io", "ReadSocket", ReadSocket);
             Start("worker", "running", "Work", Work);

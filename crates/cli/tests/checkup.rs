@@ -21,12 +21,20 @@ fn checkups(illnesses: &str, seconds: u32) -> Vec<(Runtime, Value, Vec<Value>)> 
         let found = run(["checkup", &pid, "-d", &format!("{seconds}s"), "--json"]).expect(0).json();
         assert_eq!(found["target"]["pid"], clinic.pid());
         let truth = serde_json::from_str(truth.strip_prefix("truth ").unwrap()).unwrap();
-        (runtime, truth, found["findings"].as_array().unwrap().clone())
+        (runtime, truth, of_the_program(&found))
     };
     if illnesses == "cpu-hot-spot" {
         return sample_runtimes().into_iter().map(look).collect();
     }
     on_sample_runtimes_at_once(look)
+}
+
+/// Findings about the program itself. Other tests are other processes that use the processors, and that is found as such.
+fn of_the_program(found: &Value) -> Vec<Value> {
+    let by_others = |finding: &Value| {
+        finding["id"] == "cpu-starved" && finding["title"].as_str().unwrap().starts_with("other processes")
+    };
+    found["findings"].as_array().unwrap().iter().filter(|finding| !by_others(finding)).cloned().collect()
 }
 
 /// The clinic with one illness has it as its worst finding, and who is to blame.
@@ -90,7 +98,7 @@ fn a_real_application_gives_no_false_alarm() {
         let mut azmcp = TargetProcess::azmcp_launch(runtime.require()).private_tmp().start();
         azmcp.feed(1).unwrap();
         let found = run(["checkup", &azmcp.pid().to_string(), "-d", "8s", "--json"]).expect(0).json();
-        assert_eq!(found["findings"], Value::Array(vec![]), "{runtime}");
+        assert_eq!(of_the_program(&found), Vec::<Value>::new(), "{runtime}");
     }
 }
 

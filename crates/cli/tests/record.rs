@@ -229,15 +229,18 @@ fn waiting_threads_are_seen_with_the_class_of_their_wait() {
                 let kept = &name[..name.len().min(15)];
                 assert!(thread["name"].as_str().is_some_and(|seen| seen.starts_with(kept)), "{runtime}: {thread}");
             }
-            let states = states(sums, thread["id"].as_u64().unwrap());
+            let mut states = states(sums, thread["id"].as_u64().unwrap());
+            // On a busy machine a thread that works has a processor for a part of the time only.
+            let ready: f64 =
+                ["running", "no-processor", "throttled"].iter().filter_map(|state| states.remove(*state)).sum();
+            states.insert("running".to_owned(), ready);
             let (state, share) = states
                 .iter()
                 .max_by(|a, b| a.1.total_cmp(b.1))
                 .unwrap_or_else(|| panic!("{runtime}: {name} has no samples"));
             let expected = match known["class"].as_str().unwrap() {
-                // Waiting for a signal or the end of another thread is waiting for that thread, as with a lock.
-                "event" | "join" => "lock",
-                "cpu" => "running",
+                // The end of another thread is a signal of it.
+                "join" => "event",
                 class => class,
             };
             assert!(state == expected && *share > 0.8, "{runtime}: {name} is {states:?}, the truth is {known}");

@@ -42,6 +42,7 @@ macro_rules! rules {
 
 rules!(
     cpu_hot_spot,
+    cpu_starved,
     gc_pressure,
     induced_gc,
     exception_storm,

@@ -336,7 +336,9 @@ impl<'a> Analysis<'a> {
                 for (os_tid, stack) in all {
                     let known = known.get(os_tid);
                     let in_lock = known.is_some_and(|(index, _)| self.wait_of.contains_key(index));
-                    if in_lock || !matches!(stack.state, ThreadState::Lock | ThreadState::Task) {
+                    use ThreadState::{Event, Lock, Other, Runtime, Task};
+                    // The runtime's own locks are among what a thread can be stuck in: that of a class constructor.
+                    if in_lock || !matches!(stack.state, Lock | Event | Task | Runtime | Other) {
                         continue;
                     }
                     let name = known.and_then(|(_, thread)| thread.name.clone()).or_else(|| stack.name.clone());

@@ -58,7 +58,9 @@ pub(crate) fn doing(state: ThreadState) -> &'static str {
         ThreadState::Idle => "idle",
         ThreadState::Gc => "garbage collection",
         ThreadState::Task => "Task.Wait",
-        ThreadState::Other => "waiting",
+        ThreadState::Other | ThreadState::Event => "waiting",
+        ThreadState::Runtime => "waiting in the runtime",
+        ThreadState::NoProcessor | ThreadState::Throttled => "ready to run",
     }
 }
 

@@ -252,6 +252,12 @@ impl ProfileBuilder {
                 see(status.time);
                 profile.observer.push(status.clone());
             }
+            SessionRecord::Processors(used) => {
+                see(used.time);
+                if inside(used.time) {
+                    profile.processors.push(*used);
+                }
+            }
             SessionRecord::Resources(uses) => profile.resources.clone_from(uses),
             SessionRecord::Note { time, message } => {
                 see(*time);
@@ -303,6 +309,7 @@ impl ProfileBuilder {
             pauses: Vec::new(),
             survivors: Vec::new(),
             observer: Vec::new(),
+            processors: Vec::new(),
             resources: Vec::new(),
             notes: Vec::new(),
             end: None,

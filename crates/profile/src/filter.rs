@@ -220,6 +220,7 @@ impl Profile {
         }
         profile.loads.series.settle();
         profile.loads.unloads.extend(self.loads.unloads.iter().filter(|unload| sieve.takes_time(unload.time)).cloned());
+        profile.processors.retain(|used| sieve.takes_time(used.time));
         for counter in &mut profile.counters {
             counter.values.retain(|(time, _)| sieve.takes_time(*time));
         }

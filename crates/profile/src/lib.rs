@@ -21,6 +21,7 @@ mod locks;
 mod names;
 mod places;
 mod pool;
+mod processors;
 mod profile;
 mod series;
 mod stats;
@@ -44,6 +45,7 @@ pub use locks::*;
 pub use names::*;
 pub use places::*;
 pub use pool::*;
+pub use processors::*;
 pub use profile::*;
 pub use series::*;
 // Reports speak of the same things as recordings do.

@@ -121,6 +121,10 @@ pub fn state_id(state: session::ThreadState) -> &'static str {
         ThreadState::Gc => "gc",
         ThreadState::Task => "task",
         ThreadState::Other => "other",
+        ThreadState::Event => "event",
+        ThreadState::Runtime => "runtime",
+        ThreadState::NoProcessor => "no-processor",
+        ThreadState::Throttled => "throttled",
     }
 }
 

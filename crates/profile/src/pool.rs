@@ -158,9 +158,10 @@ const FEWEST_LOOKS: usize = 3;
 /// Workers added because of blocking from which the pool is said to suffer from it.
 const MANY_ADDED: u64 = 3;
 
-/// Whether workers in a state have work and do not run.
+/// Whether workers in a state have work and do not run because of something that the program does.
 pub fn blocks(state: ThreadState) -> bool {
-    !matches!(state, ThreadState::Running | ThreadState::Idle | ThreadState::Gc)
+    use ThreadState::{Gc, Idle, NoProcessor, Running, Runtime, Throttled};
+    !matches!(state, Running | Idle | Gc | Runtime | NoProcessor | Throttled)
 }
 
 impl Profile {

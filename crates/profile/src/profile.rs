@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use session::{
-    FunctionId, GcEvent, Nanos, ObserverStatus, PauseEvent, ProfilerRun, ResourceUse, SessionEnd, SessionInfo,
-    SurvivorLook,
+    FunctionId, GcEvent, Nanos, ObserverStatus, PauseEvent, ProcessorUse, ProfilerRun, ResourceUse, SessionEnd,
+    SessionInfo, SurvivorLook,
 };
 
 use crate::{
@@ -55,6 +55,8 @@ pub struct Profile {
     pub survivors: Vec<SurvivorLook>,
     /// What the observation cost, again and again; each counts from the start.
     pub observer: Vec<ObserverStatus>,
+    /// How much of the processors the process had and lacked, by time.
+    pub processors: Vec<ProcessorUse>,
     /// What the agent held in the target, as last reported.
     pub resources: Vec<ResourceUse>,
     /// What a user should know.

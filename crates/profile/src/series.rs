@@ -3,7 +3,7 @@ use session::{CallBatch, Nanos, SampleBatch, StackId, ThreadId, ThreadState};
 use crate::{Timeline, tables::NONE};
 
 /// States of a thread, in the order of their index.
-pub const STATES: [ThreadState; 8] = [
+pub const STATES: [ThreadState; 12] = [
     ThreadState::Running,
     ThreadState::Lock,
     ThreadState::Sleep,
@@ -12,6 +12,10 @@ pub const STATES: [ThreadState; 8] = [
     ThreadState::Gc,
     ThreadState::Task,
     ThreadState::Other,
+    ThreadState::Event,
+    ThreadState::Runtime,
+    ThreadState::NoProcessor,
+    ThreadState::Throttled,
 ];
 
 /// Index of a state in [`STATES`].
@@ -380,10 +384,10 @@ impl Series {
 const FEWEST_TO_SORT: usize = if cfg!(test) { 1 << 12 } else { 1 << 20 };
 
 impl Cell {
-    /// Order of cells. More than 2^28 threads would share keys, which costs merging and no more: see [`Self::absorb`].
+    /// Order of cells. More than 2^27 threads would share keys, which costs merging and no more: see [`Self::absorb`].
     fn key(&self) -> u64 {
         let tag = (self.state as u64) << 1 | u64::from(self.truncated);
-        u64::from(self.stack.0) << 32 | u64::from(self.thread.0 << 4) | tag
+        u64::from(self.stack.0) << 32 | u64::from(self.thread.0 << 5) | tag
     }
 
     fn is_like(&self, other: &Cell) -> bool {
@@ -422,7 +426,7 @@ mod tests {
                 time,
                 thread: ThreadId(number(5) as u32),
                 stack: StackId(number(stacks) as u32),
-                state: STATES[number(8) as usize],
+                state: STATES[number(STATES.len() as u64) as usize],
                 truncated: number(100) == 0,
                 weight: number(1000),
             };

@@ -74,7 +74,7 @@ mod tests {
     fn nothing_is_lost_when_the_width_grows() {
         let mut timeline = Timeline::new(1000);
         for i in 0..5000_u64 {
-            timeline.add(1000 + i * 7_000_000, STATES[i as usize % 8], i);
+            timeline.add(1000 + i * 7_000_000, STATES[i as usize % STATES.len()], i);
         }
         // A clock that runs backwards counts at the start, one far away does not exhaust memory.
         timeline.add(0, ThreadState::Running, 3);

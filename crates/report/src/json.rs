@@ -53,6 +53,8 @@ struct File<'a> {
     all_threads: Value,
     threadpool: Value,
     observer: &'a [session::ObserverStatus],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    processor_use: Option<Value>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     resources: &'a [session::ResourceUse],
     notes: Vec<Value>,
@@ -139,6 +141,17 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         all_threads: all_threads(profile),
         threadpool: threadpool(profile),
         observer: &profile.observer,
+        processor_use: profile.processor_summary().map(|of| json!({
+            "elapsed_ns": of.elapsed,
+            "processors": of.processors,
+            "ran_ns": of.ran,
+            "waited_ns": of.waited,
+            "busy_ns": of.busy,
+            "quota": of.quota.map(|(time, period)| json!({"time_ns": time, "period_ns": period})),
+            "periods": of.periods,
+            "throttled_periods": of.throttled_periods,
+            "throttled_ns": of.throttled,
+        })),
         resources: &profile.resources,
         notes: profile.notes.iter().map(|(time, message)| json!({"time_ns": since(profile, *time), "message": message})).collect(),
         snapshots: options.snapshots.iter().map(|section| (section.id, &section.json)).collect(),

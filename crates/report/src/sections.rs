@@ -2,8 +2,8 @@
 
 use profile::{
     CallTree, Confidence, HEAPS, JitRow, JitTotals, NameStyle, OBJECT_HEAPS, PROFILER_PAUSE, Place, PoolHealth,
-    PoolSummary, Profile, STATES, SeriesKind, ShownArgument, SingleCall, Standing, Starter, ThreadRole, ThreadRow,
-    Totals, TreeOptions, generation_word,
+    PoolSummary, ProcessorSummary, Profile, STATES, SeriesKind, ShownArgument, SingleCall, Standing, Starter,
+    ThreadRole, ThreadRow, Totals, TreeOptions, generation_word,
     session::{
         AllocationHeap, AllocationSampling, AssemblyLoad, CounterDef, CounterKind, FunctionId, FunctionKind, JitTier,
         LoadOutcome, PrecompiledCode, ThreadId, ThreadState, TypeId,
@@ -72,6 +72,10 @@ pub fn state_word(state: ThreadState) -> &'static str {
         ThreadState::Gc => "GC",
         ThreadState::Task => "task",
         ThreadState::Other => "other",
+        ThreadState::Event => "event",
+        ThreadState::Runtime => "runtime",
+        ThreadState::NoProcessor => "no processor",
+        ThreadState::Throttled => "throttled",
     }
 }
 
@@ -369,6 +373,7 @@ fn wall(profile: &Profile, options: &Options) -> Section {
         })
         .collect();
     section.lead.push(format!("Time of all threads: {}.", words.join(", ")));
+    section.lead.extend(profile.processor_summary().map(|of| processors(&of)));
 
     // Threads that did or waited for something, before those that only idled.
     let by_thread = series.by_thread_and_state(profile.tables.threads.len());
@@ -425,13 +430,34 @@ fn wall(profile: &Profile, options: &Options) -> Section {
     section
 }
 
+/// How the process got on with its processors.
+fn processors(of: &ProcessorSummary) -> String {
+    let mut text = format!(
+        "Processors: {} may be used; {:.2} ran the process on average, and {:.2} of its threads were ready without one.",
+        of.processors,
+        of.average(of.ran),
+        of.average(of.waited)
+    );
+    if let Some((time, period)) = of.quota {
+        let quota = time as f64 / period.max(1) as f64;
+        let (throttled, periods) = (format::count(of.throttled_periods), format::count(of.periods));
+        text.push_str(&format!(" CPU quota: {quota:.2} processors, used up in {throttled} of {periods} periods."));
+    }
+    text
+}
+
+/// Whether a thread in a state waits for something other than a processor.
+fn waits(state: ThreadState) -> bool {
+    !matches!(state, ThreadState::Running | ThreadState::NoProcessor | ThreadState::Throttled)
+}
+
 /// Where threads wait: the innermost managed frame that is the program's business, by state and weight. Idle threads are left
 /// out.
 fn waiting_places(profile: &Profile) -> Vec<(ThreadState, FunctionId, u64)> {
     let tables = &profile.tables;
     let mut sums = std::collections::HashMap::new();
     for cell in &profile.wall.cells {
-        if matches!(cell.state, ThreadState::Running | ThreadState::Idle) {
+        if cell.state == ThreadState::Idle || !waits(cell.state) {
             continue;
         }
         let functions = || tables.walk(cell.stack).map(|frame| tables.frame(frame).function);
@@ -1106,7 +1132,8 @@ pub fn waited_for(state: ThreadState) -> &'static str {
     match state {
         ThreadState::Task => "tasks (sync over async)",
         ThreadState::Sleep => "time (sleep)",
-        ThreadState::Lock => "locks or signals",
+        ThreadState::Lock => "locks",
+        ThreadState::Event => "events and semaphores",
         ThreadState::Io => "input or output",
         state => state_word(state),
     }

@@ -197,6 +197,8 @@ pub enum SessionRecord {
         /// When it was over.
         end: Nanos,
     },
+    /// How much of the processors the process had and lacked.
+    Processors(ProcessorUse),
 }
 
 /// What survived one collection, and what held the young ones among it.
@@ -501,12 +503,12 @@ pub struct StackDef {
     pub frame: FrameId,
 }
 
-/// What a thread was doing when it was sampled.
+/// What a thread was doing when it was sampled. Files hold the number of the variant, so new ones come last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ThreadState {
-    /// On a processor.
+    /// On a processor. Where the kernel does not report how long a thread waits for one, that wait is in here too.
     Running,
-    /// For a lock that another thread holds, or a signal of another thread.
+    /// For a lock that another thread holds.
     Lock,
     /// For time to pass.
     Sleep,
@@ -520,6 +522,14 @@ pub enum ThreadState {
     Task,
     /// For something else.
     Other,
+    /// For a signal of another thread: an event, a semaphore, `Monitor.Wait`, the end of a thread.
+    Event,
+    /// For the runtime itself: its allocator, its compiler, a suspension.
+    Runtime,
+    /// For a processor: ready to run, and none is free.
+    NoProcessor,
+    /// For a processor as well, because the CPU quota of its control group is used up.
+    Throttled,
 }
 
 /// Samples in columns of equal length.
@@ -1229,6 +1239,31 @@ pub struct ResourceUse {
     pub refused: u64,
     /// What is left after the recording; `None` where that is not known, such as while it runs.
     pub left: Option<u64>,
+}
+
+/// How much of the processors the process had and lacked since the record before, or since the recording began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessorUse {
+    /// When it was counted.
+    pub time: Nanos,
+    /// How long that is, nanoseconds.
+    pub elapsed: u64,
+    /// Processors that the process may use.
+    pub processors: u32,
+    /// Time of its threads on a processor, nanoseconds.
+    pub ran: u64,
+    /// Time in which its threads were ready to run and had no processor, nanoseconds.
+    pub waited: u64,
+    /// Time in which these processors were busy with whatever runs on the machine, the sum over all, nanoseconds.
+    pub busy: u64,
+    /// The smallest CPU quota of its control groups: CPU time in each period, and the period, nanoseconds.
+    pub quota: Option<(u64, u64)>,
+    /// Periods of the quota in which there was something to run.
+    pub periods: u64,
+    /// Those in which the quota was used up.
+    pub throttled_periods: u64,
+    /// Time in which processors were kept from running the process because of that, nanoseconds.
+    pub throttled: u64,
 }
 
 /// Why a recording ended.

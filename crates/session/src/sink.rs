@@ -138,6 +138,7 @@ impl Sink for LiveSink {
             | SessionRecord::CallsWithArguments(_)
             | SessionRecord::Resources(_)
             | SessionRecord::Collection { .. }
+            | SessionRecord::Processors(_)
             | SessionRecord::Observer(_) => self.capacity,
             // Large, and of no use before the snapshot is complete: snapshots are read from files.
             SessionRecord::HeapChunk { .. } => return Ok(()),

@@ -215,6 +215,7 @@ impl Validator {
             | SessionRecord::Observer(_)
             | SessionRecord::Resources(_)
             | SessionRecord::Collection { .. }
+            | SessionRecord::Processors(_)
             | SessionRecord::Note { .. }
             | SessionRecord::Engine { .. } => Ok(()),
             SessionRecord::HeapBegin { look, .. } => {

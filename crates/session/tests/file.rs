@@ -116,7 +116,7 @@ fn seed() -> impl Strategy<Value = Seed> {
     ]
 }
 
-const STATES: [ThreadState; 8] = [
+const STATES: [ThreadState; 12] = [
     ThreadState::Running,
     ThreadState::Lock,
     ThreadState::Sleep,
@@ -125,6 +125,10 @@ const STATES: [ThreadState; 8] = [
     ThreadState::Gc,
     ThreadState::Task,
     ThreadState::Other,
+    ThreadState::Event,
+    ThreadState::Runtime,
+    ThreadState::NoProcessor,
+    ThreadState::Throttled,
 ];
 
 const HEAPS: [AllocationHeap; 3] = [AllocationHeap::Small, AllocationHeap::Large, AllocationHeap::Pinned];

@@ -74,9 +74,98 @@ fn the_document_has_all_records_with_their_numbers() {
         name.starts_with(char::is_uppercase).then(|| name.split(['(', ' ', '{']).next().unwrap())
     });
     let names: Vec<&str> = names.collect();
-    assert_eq!((names.first(), names.last()), (Some(&"Info"), Some(&"Collection")));
+    assert_eq!((names.first(), names.last()), (Some(&"Info"), Some(&"Processors")));
     for (number, name) in names.iter().enumerate() {
         let row = format!("| {number} | `{name}` |");
         assert!(document.contains(&row), "docs/formats.md lacks the row: {row}");
     }
+}
+
+/// A session with one row in each of these states, and where its only block begins.
+fn with_states(states: &[ThreadState]) -> (Vec<u8>, usize) {
+    let mut writer = SessionWriter::new(Vec::new(), "1.2.3").unwrap();
+    let info = SessionInfo {
+        tool_version: "1.2.3".into(),
+        pid: 300,
+        process_name: "a".into(),
+        command_line: String::new(),
+        runtime: "9.0.5".into(),
+        platform: "linux-x64".into(),
+        entry: Entry::Launched,
+        start_unix_ms: 0,
+        start: 128,
+        cpus: 2,
+        profilers: Vec::new(),
+    };
+    writer.write(&SessionRecord::Info(info)).unwrap();
+    let thread = ThreadDef { id: ThreadId(0), os_tid: 1, name: None, managed: true, started: None, ended: None };
+    writer.write(&SessionRecord::Thread(thread)).unwrap();
+    let function = FunctionDef {
+        id: FunctionId(0),
+        kind: FunctionKind::Managed,
+        module: None,
+        type_name: String::new(),
+        name: "Main".into(),
+        parameters: String::new(),
+        state_machine: None,
+    };
+    writer.write(&SessionRecord::Function(function)).unwrap();
+    let (id, function, line, trust) = (FrameId(0), FunctionId(0), None, FrameTrust::Runtime);
+    writer.write(&SessionRecord::Frame(FrameDef { id, function, line, trust })).unwrap();
+    writer.write(&SessionRecord::Stack(StackDef { id: StackId(0), parent: None, frame: FrameId(0) })).unwrap();
+    let rows = states.len();
+    let batch = SampleBatch {
+        start: 5,
+        time_delta: vec![0; rows],
+        thread: vec![ThreadId(0); rows],
+        stack: vec![StackId(0); rows],
+        weight: vec![1; rows],
+        state: states.to_vec(),
+        truncated: vec![false; rows],
+    };
+    writer.write(&SessionRecord::WallSamples(batch)).unwrap();
+    (writer.finish().unwrap(), 26)
+}
+
+/// The states of all samples of a session, and whether it was found damaged.
+fn read_states(file: &[u8]) -> (Vec<ThreadState>, bool) {
+    let mut states = Vec::new();
+    for record in SessionReader::new(file).unwrap() {
+        match record {
+            Ok(SessionRecord::WallSamples(batch)) => states.extend(batch.state),
+            Ok(_) => {}
+            Err(_) => return (states, true),
+        }
+    }
+    (states, false)
+}
+
+#[test]
+fn states_keep_their_numbers() {
+    use ThreadState::*;
+    // The first eight are those of files from before there were more.
+    let all = [Running, Lock, Sleep, Io, Idle, Gc, Task, Other, Event, Runtime, NoProcessor, Throttled];
+    let (file, block) = with_states(&all);
+    let payload = &file[block + 16..];
+    let records = lz4_flex::block::decompress(payload, u32_at(&file[block..], 8) as usize).unwrap();
+    let numbers: Vec<u8> = [12].into_iter().chain(0..12).collect();
+    assert!(records.windows(13).any(|bytes| bytes == numbers), "{records:?}");
+    assert_eq!(read_states(&file), (all.to_vec(), false));
+}
+
+#[test]
+fn a_state_of_a_later_version_is_an_error_and_no_panic() {
+    let (mut file, block) = with_states(&[ThreadState::Throttled; 3]);
+    let raw_length = u32_at(&file[block..], 8) as usize;
+    let mut records = lz4_flex::block::decompress(&file[block + 16..], raw_length).unwrap();
+    let at = records.windows(4).rposition(|bytes| bytes == [3, 11, 11, 11]).unwrap();
+    records[at + 2] = 99;
+    let payload = lz4_flex::block::compress(&records);
+    file.truncate(block + 16);
+    file[block + 4..block + 8].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+    let crc = crc32(&[&file[block..block + 12], payload.as_slice()].concat());
+    file[block + 12..block + 16].copy_from_slice(&crc.to_le_bytes());
+    file.extend(payload);
+    let (states, damaged) = read_states(&file);
+    assert!(states.is_empty() && damaged, "{states:?}");
 }

@@ -6,6 +6,7 @@
 //! - [`PortablePdb`]: file and line of an IL offset; [`SingleFileApp`] finds those of assemblies within an executable.
 //! - [`demangle_compiler_names`]: `Shop+<LoadAsync>d__5.MoveNext` is `Shop.LoadAsync`, `Shop+<>c.<Main>b__0_3` is
 //!   `Shop.Main.lambda#3`.
+//! - [`AssemblyCode`]: what a method can wait for while it is the innermost managed frame.
 //!
 //! Nothing is downloaded. Files are read as they are on disk, and a debug file counts only when its id says that it
 //! belongs to the module.
@@ -14,12 +15,14 @@
 
 mod compiler_names;
 mod error;
+mod leaf_waits;
 mod module_kind;
 mod native;
 mod pdb;
 
 pub use compiler_names::{StateMachine, UserMethod, demangle_compiler_names};
 pub use error::Error;
+pub use leaf_waits::{AssemblyCode, LeafWaits};
 pub use module_kind::ModuleKind;
 pub use native::{NativeFunction, NativeSymbols, SymbolSource};
 pub use pdb::{PortablePdb, SingleFileApp, SourceLine};

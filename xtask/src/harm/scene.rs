@@ -72,7 +72,13 @@ impl Scene {
     ///
     /// # Errors
     /// When folders cannot be made.
-    pub fn new(random: Random, target: &'static str, executable: PathBuf, native: PathBuf, clrscope: PathBuf) -> Result<Scene> {
+    pub fn new(
+        random: Random,
+        target: &'static str,
+        executable: PathBuf,
+        native: PathBuf,
+        clrscope: PathBuf,
+    ) -> Result<Scene> {
         // Not in /tmp: some conditions put another folder there.
         let parent =
             Some(PathBuf::from("/var/tmp")).filter(|folder| folder.is_dir()).unwrap_or_else(std::env::temp_dir);

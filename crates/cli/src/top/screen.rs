@@ -29,7 +29,10 @@ const HELP: &[(&str, &str)] = &[
 ];
 
 /// One letter for each state, in the order of [`STATES`].
-const STATE_LETTERS: [char; STATES.len()] = ['R', 'L', 'S', 'I', '.', 'G', 'T', '?'];
+const STATE_LETTERS: [char; STATES.len()] = ['R', 'L', 'S', 'I', '.', 'G', 'T', '?', 'E', 'C', 'P', 'Q'];
+
+/// How many of them the help explains in one line.
+const STATES_IN_LINE: usize = 6;
 
 /// Styles; all plain where colours are not wanted.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +68,10 @@ impl Theme {
             Color::Magenta,
             Color::Yellow,
             Color::Reset,
+            Color::LightBlue,
+            Color::LightMagenta,
+            Color::LightRed,
+            Color::LightYellow,
         ];
         self.of(colours.get(index).copied().unwrap_or(Color::Reset))
     }
@@ -189,9 +196,9 @@ fn draw_threads(frame: &mut Frame<'_>, area: Rect, view: &View, state: &State, t
     let widths = [
         Constraint::Length(8),
         Constraint::Length(7),
-        Constraint::Length(7),
+        Constraint::Length(12),
         Constraint::Length(10),
-        Constraint::Length(18),
+        Constraint::Length(15),
         Constraint::Min(10),
     ];
     let head = ["      ID", "    CPU", "STATE", "STATES", "NAME", "METHOD"];
@@ -344,14 +351,16 @@ fn selected_text(view: &View, state: &State) -> Option<String> {
 
 fn draw_help(frame: &mut Frame<'_>) {
     let area = frame.area();
-    let (width, height) = (76.min(area.width), (HELP.len() as u16 + 5).min(area.height));
+    let (width, height) = (76.min(area.width), (HELP.len() as u16 + 6).min(area.height));
     let place = Rect::new((area.width - width) / 2, (area.height - height) / 2, width, height);
     let mut lines: Vec<Line<'_>> =
         HELP.iter().map(|(keys, meaning)| Line::raw(format!(" {keys:<20} {meaning}"))).collect();
     lines.push(Line::default());
     let states: Vec<String> =
         STATES.iter().zip(STATE_LETTERS).map(|(state, letter)| format!("{letter} {}", state_id(*state))).collect();
-    lines.push(Line::raw(format!(" States: {}", states.join("  "))));
+    for (index, part) in states.chunks(STATES_IN_LINE).enumerate() {
+        lines.push(Line::raw(format!(" {:<7} {}", if index == 0 { "States:" } else { "" }, part.join("  "))));
+    }
     lines.push(Line::raw(" Any key goes back."));
     frame.render_widget(Clear, place);
     frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(" Keys ")), place);

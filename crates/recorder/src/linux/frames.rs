@@ -3,6 +3,7 @@
 use super::{cpu::TakenSample, define::Definitions, names::Names, target::Target};
 use session::{FrameId, FrameTrust, FunctionKind, HeapMachine, StackId};
 use std::{collections::HashMap, sync::Arc};
+use symbols::LeafWaits;
 use unwind::{Frame, FrameCode, LiveProcess, Needed, Outcome, Sample, Trust, Unknown, Unwinder};
 use wire::{Class, Code, Machine, Method, MethodKind, Module, RuntimeWorkKind};
 
@@ -54,11 +55,23 @@ pub(super) struct Frames {
     cache: HashMap<FrameKey, FrameId>,
     /// Stacks that the agent walked, by its ids.
     walked: HashMap<u32, (StackId, bool)>,
+    /// The innermost managed frames of these.
+    leaves: HashMap<u32, Leaf>,
     /// Stacks of events, by their addresses.
     of_events: HashMap<Arc<[u64]>, (StackId, bool)>,
     /// Stacks in which the runtime's work is named, by the stack in which it is not.
     worked: HashMap<(StackId, RuntimeWorkName), StackId>,
     marks: Marks,
+}
+
+/// The innermost managed frame of a stack that the agent walked.
+struct Leaf {
+    method: u32,
+    version: u32,
+    /// Where in its code.
+    offset: u32,
+    /// Whether it is in a call of native code, through a stub.
+    in_stub: bool,
 }
 
 /// [`RuntimeWorkKind`] as a key.
@@ -82,6 +95,7 @@ impl Frames {
             names: Names::new(target.pid),
             cache: HashMap::new(),
             walked: HashMap::new(),
+            leaves: HashMap::new(),
             of_events: HashMap::new(),
             worked: HashMap::new(),
             marks: Marks::default(),
@@ -247,6 +261,25 @@ impl Frames {
         }
         let id = definitions.stack(frames);
         self.walked.insert(stack.id, (id, stack.truncated));
+        if let Some(leaf) = self.leaf(&stack.ips) {
+            self.leaves.insert(stack.id, leaf);
+        }
+    }
+
+    /// The innermost managed frame, through stubs that lead to native code.
+    fn leaf(&mut self, ips: &[u64]) -> Option<Leaf> {
+        let mut in_stub = false;
+        for ip in ips {
+            // A thread that waits has called something: the address is the one behind the call.
+            let FrameCode::Managed { method, version, offset } = self.unwinder.classify(ip.saturating_sub(1)) else {
+                return None;
+            };
+            if !self.names.is_stub(method) {
+                return Some(Leaf { method, version, offset, in_stub });
+            }
+            in_stub = true;
+        }
+        None
     }
 
     // Stacks of events
@@ -359,6 +392,14 @@ impl Frames {
             .filter_map(|frame| definitions.function_facts(definitions.frame_function(frame)?))
             .filter(|facts| matches!(facts.kind, FunctionKind::Managed | FunctionKind::Dynamic))
             .map(|facts| (facts.type_name.as_str(), facts.name.as_str()))
+    }
+
+    /// What the innermost managed method of a stack that the agent walked can wait for without a frame of its own; `None`
+    /// where its IL cannot be read. A stub between it and native code says that it called that.
+    pub fn leaf_waits(&mut self, walked: Option<u32>) -> Option<LeafWaits> {
+        let leaf = self.leaves.get(&walked?)?;
+        let waits = self.names.leaf_waits(leaf.method, leaf.version, leaf.offset);
+        if leaf.in_stub { Some(LeafWaits { native: true, ..waits.unwrap_or_default() }) } else { waits }
     }
 
     /// The same stack with the runtime's frames at its leaf named as what they did.

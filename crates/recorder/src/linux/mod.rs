@@ -17,6 +17,7 @@ mod looks;
 mod names;
 mod other_users;
 mod place;
+mod processors;
 mod pump;
 mod room;
 mod start;

@@ -4,8 +4,8 @@ use super::define::Definitions;
 use super::place::AGENT_NAME;
 use rootfs::Root;
 use session::{AwaitPoint, FunctionDef, FunctionId, FunctionKind, HeapMachine, ModuleId, SourceLine};
-use std::{collections::HashMap, path::Path};
-use symbols::{ModuleKind, NativeSymbols, PortablePdb, SingleFileApp, UserMethod};
+use std::{collections::HashMap, ops::Range, path::Path};
+use symbols::{AssemblyCode, LeafWaits, ModuleKind, NativeSymbols, PortablePdb, SingleFileApp, UserMethod};
 use unwind::NativeLocation;
 use wire::{Class, Machine, Method, MethodKind, Module};
 
@@ -15,6 +15,7 @@ struct MethodFacts {
     function: FunctionId,
     module: Option<u32>,
     token: u32,
+    stub: bool,
 }
 
 /// What the agent told about a module.
@@ -24,6 +25,8 @@ struct ModuleFacts {
     mvid: [u8; 16],
     /// `None` until a line is asked for.
     pdb: Option<Option<PortablePdb>>,
+    /// `None` until a wait in a method of its own is looked into.
+    code: Option<Option<AssemblyCode>>,
 }
 
 /// A native image.
@@ -74,6 +77,8 @@ pub(super) struct Names {
     pdbs: PdbFiles,
     modules: HashMap<u32, ModuleFacts>,
     methods: HashMap<u32, MethodFacts>,
+    /// What was read of methods, by number and part of their IL.
+    leaf_waits: HashMap<(u32, Option<Range<u32>>), Option<LeafWaits>>,
     classes: HashMap<u32, String>,
     /// Native and IL offsets by code version, ascending.
     il_maps: HashMap<u32, Vec<(u32, u32)>>,
@@ -90,6 +95,7 @@ impl Names {
             pdbs: PdbFiles::new(pid),
             modules: HashMap::new(),
             methods: HashMap::new(),
+            leaf_waits: HashMap::new(),
             classes: HashMap::new(),
             il_maps: HashMap::new(),
             images: HashMap::new(),
@@ -114,7 +120,7 @@ impl Names {
         let mvid = uuid_text(module.mvid);
         let id = definitions.module(true, &module.assembly, &module.path, Some(mvid));
         self.pdbs.met(&module.path);
-        let facts = ModuleFacts { id, path: module.path, mvid: module.mvid, pdb: None };
+        let facts = ModuleFacts { id, path: module.path, mvid: module.mvid, pdb: None, code: None };
         self.modules.insert(module.id, facts);
     }
 
@@ -129,8 +135,45 @@ impl Names {
     pub fn method(&mut self, definitions: &mut Definitions, method: Method) {
         let module = method.module.and_then(|module| self.modules.get(&module)).map(|facts| facts.id);
         let (id, of, token) = (method.id, method.module, method.token);
+        let stub = method.kind == MethodKind::IlStub;
         let function = self.define(definitions, module, method);
-        self.methods.insert(id, MethodFacts { function, module: of, token });
+        self.methods.insert(id, MethodFacts { function, module: of, token, stub });
+    }
+
+    /// Whether a method is a stub of the runtime's, through which managed code calls native code.
+    pub fn is_stub(&self, method: u32) -> bool {
+        self.methods.get(&method).is_some_and(|facts| facts.stub)
+    }
+
+    /// What a method can wait for at a place in its code while it is the innermost managed frame; `None` where its IL
+    /// cannot be read.
+    pub fn leaf_waits(&mut self, method: u32, version: u32, offset: u32) -> Option<LeafWaits> {
+        let il = self.il_range(version, offset);
+        if let Some(known) = self.leaf_waits.get(&(method, il.clone())) {
+            return *known;
+        }
+        let facts = self.methods.get(&method)?;
+        let module = self.modules.get_mut(&facts.module?)?;
+        let (root, path, mvid) = (&self.pdbs.root, &module.path, module.mvid);
+        let read = || AssemblyCode::read(root.as_ref()?, seen(path)?, mvid);
+        let code = module.code.get_or_insert_with(read).as_ref();
+        let waits = code.and_then(|code| {
+            let here = code.leaf_waits(facts.token, il.clone())?;
+            // Maps of optimized code have gaps: a call that is not where the map says may be anywhere.
+            if here == LeafWaits::default() { code.leaf_waits(facts.token, None) } else { Some(here) }
+        });
+        self.leaf_waits.insert((method, il), waits);
+        waits
+    }
+
+    /// The part of the IL that the code at an offset was made of: from the last mapped place to the next one.
+    fn il_range(&self, version: u32, offset: u32) -> Option<Range<u32>> {
+        let map = self.il_maps.get(&version)?;
+        // Numbers at the end of the range mark prologs and epilogs (`ICorDebugInfo::MappingTypes`).
+        let is_real = |il: &u32| *il < 0xffff_fff0;
+        let start = self.il_offset(version, offset).filter(is_real)?;
+        let end = map.iter().map(|(_, il)| *il).filter(|il| *il > start && is_real(il)).min().unwrap_or(u32::MAX);
+        Some(start..end)
     }
 
     /// The function of a method.
@@ -202,7 +245,7 @@ impl Names {
         version: u32,
         offset: u32,
     ) -> (FunctionId, Option<SourceLine>) {
-        let Some(&MethodFacts { function, module, token }) = self.methods.get(&method) else {
+        let Some(&MethodFacts { function, module, token, .. }) = self.methods.get(&method) else {
             return (definitions.named(FunctionKind::Managed, "[unknown method]", None), None);
         };
         let line = self.il_offset(version, offset).and_then(|il_offset| {
@@ -297,6 +340,12 @@ mod tests {
         assert_eq!(names.il_offset(0, 19), Some(5));
         assert_eq!(names.il_offset(0, 500), Some(9));
         assert_eq!(names.il_offset(1, 0), None);
+        // Optimized code is not in the order of its IL.
+        names.code(2, vec![(0, 0xffff_fffe), (10, 9), (20, 5), (30, 0)]);
+        assert_eq!(
+            [0, 10, 20, 30].map(|offset| names.il_range(2, offset)),
+            [None, Some(9..u32::MAX), Some(5..9), Some(0..5)]
+        );
     }
 
     fn lambda(id: u32, type_name: &str, name: &str) -> Method {

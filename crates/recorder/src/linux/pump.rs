@@ -10,6 +10,7 @@ use super::{
     frames::{Frames, Unwound},
     link::{AgentLink, FromAgent},
     looks::Looks,
+    processors::{self, Census, Sharing, Ticked},
     survivors::Survivors,
     target::Target,
     waits,
@@ -165,6 +166,7 @@ pub(super) struct Sources {
 }
 
 /// A sample whose stack is known.
+#[derive(Clone, Copy)]
 struct Ready {
     time: u64,
     os_tid: u32,
@@ -211,8 +213,11 @@ pub(super) struct Pump {
     cpu: Vec<Ready>,
     wall: Vec<Ready>,
     last_wall: Option<u64>,
+    wall_sharing: Sharing,
     pool: Vec<Ready>,
     last_pool: Option<u64>,
+    pool_sharing: Sharing,
+    census: Option<Census>,
     /// Workers of the thread pool that were seen at work: on .NET Core 3.1 they show nothing while they idle.
     pool_threads: HashSet<u32>,
     looks: Looks,
@@ -268,8 +273,11 @@ impl Pump {
             cpu: Vec::new(),
             wall: Vec::new(),
             last_wall: None,
+            wall_sharing: Sharing::default(),
             pool: Vec::new(),
             last_pool: None,
+            pool_sharing: Sharing::default(),
+            census: None,
             pool_threads: HashSet::new(),
             looks: Looks::default(),
             stack_states: HashMap::new(),
@@ -326,6 +334,7 @@ impl Pump {
         let info = SessionRecord::Info(self.sources.info.clone());
         self.write(&info);
         self.define_threads();
+        self.begin_census();
         // What was lost before is no loss.
         self.drain_cpu(Duration::ZERO);
         self.stage("recording");
@@ -1051,14 +1060,18 @@ impl Pump {
 
     fn wall_tick(&mut self, tick: &WallTick) {
         let previous = self.last_wall.replace(tick.time.max(self.window.start));
-        let samples = self.tick_samples(tick, previous, |_, _, _| true);
+        let mut sharing = std::mem::take(&mut self.wall_sharing);
+        let samples = self.tick_samples(tick, previous, &mut sharing, |_, _, _| true);
+        self.wall_sharing = sharing;
         self.count("wall", samples.len() as u64);
         self.wall.extend(samples);
     }
 
     fn pool_tick(&mut self, tick: &WallTick) {
         let previous = self.last_pool.replace(tick.time.max(self.window.start));
-        let samples = self.tick_samples(tick, previous, Self::is_pool_thread);
+        let mut sharing = std::mem::take(&mut self.pool_sharing);
+        let samples = self.tick_samples(tick, previous, &mut sharing, Self::is_pool_thread);
+        self.pool_sharing = sharing;
         self.count("threadpool", samples.len() as u64);
         self.pool.extend(samples);
     }
@@ -1082,10 +1095,22 @@ impl Pump {
         &mut self,
         tick: &WallTick,
         previous: Option<u64>,
+        sharing: &mut Sharing,
         wanted: impl Fn(&mut Self, u32, StackId) -> bool,
     ) -> Vec<Ready> {
         self.observer.target_stopped += tick.stopped;
         let mut samples = Vec::new();
+        let target = &self.sources.target;
+        let ticked: Vec<Ticked> = tick
+            .threads
+            .iter()
+            .map(|sample| Ticked {
+                os_tid: target.host_tid(sample.os_tid),
+                cpu: sample.cpu,
+                ready: sample.state == b'R',
+            })
+            .collect();
+        sharing.tick(target, tick.time.saturating_sub(previous.unwrap_or(tick.time)), &ticked);
         let Some(previous) = previous.filter(|_| self.window.holds(tick.time)) else { return samples };
         let elapsed = tick.time.saturating_sub(previous);
         let in_gc: u64 = self
@@ -1116,7 +1141,16 @@ impl Pump {
             if in_gc > 0 {
                 samples.push(Ready { weight: in_gc, state: ThreadState::Gc, ..base });
             }
-            if base.weight > 0 {
+            if state == ThreadState::Running {
+                let split = sharing.split(os_tid, base.weight);
+                let parts = [
+                    (split.running, ThreadState::Running),
+                    (split.no_processor, ThreadState::NoProcessor),
+                    (split.throttled, ThreadState::Throttled),
+                ];
+                let parts = parts.into_iter().filter(|(weight, _)| *weight > 0);
+                samples.extend(parts.map(|(weight, state)| Ready { weight, state, ..base }));
+            } else if base.weight > 0 {
                 samples.push(base);
             }
         }
@@ -1128,13 +1162,17 @@ impl Pump {
         if sample.state == b'R' {
             return ThreadState::Running;
         }
-        let (frames, definitions, target) = (&self.frames, &self.definitions, &self.sources.target);
-        *self.stack_states.entry(stack.0).or_insert_with(|| {
-            match waits::classify(frames.leaf_names(definitions, stack)) {
-                ThreadState::Other => waits::classify_native(target.system_call(os_tid).map(|call| call.number)),
-                known => known,
+        let (frames, definitions) = (&self.frames, &self.definitions);
+        let by_names =
+            self.stack_states.entry(stack.0).or_insert_with(|| waits::classify(frames.leaf_names(definitions, stack)));
+        match *by_names {
+            // Only a look at the thread itself tells, each time.
+            ThreadState::Other => {
+                let calls = self.frames.leaf_waits(sample.stack);
+                waits::classify_leaf(self.sources.target.activity(os_tid), calls)
             }
-        })
+            known => known,
+        }
     }
 
     /// Puts the agent's look at managed threads and the kernel's figures of all threads together.
@@ -1421,6 +1459,7 @@ impl Pump {
         if !resources.is_empty() {
             self.write(&SessionRecord::Resources(resources));
         }
+        self.count_processors();
         let precompiled = std::mem::take(&mut self.precompiled);
         if precompiled != PrecompiledCount::default() {
             self.write(&SessionRecord::Precompiled(PrecompiledCount { time: now(), ..precompiled }));
@@ -1433,6 +1472,27 @@ impl Pump {
         progress.samples = samples;
         progress.dropped = dropped;
         progress.bytes = bytes;
+    }
+
+    /// Begins to count how the process gets on with its processors, where something is recorded that shows it.
+    fn begin_census(&mut self) {
+        if !self.runs("wall") && !self.runs("threadpool") {
+            return;
+        }
+        let pid = self.sources.target.pid;
+        if !processors::is_reported(pid) {
+            self.note(processors::NOT_REPORTED.into());
+        }
+        (self.wall_sharing, self.pool_sharing) = (Sharing::new(pid), Sharing::new(pid));
+        self.census = Census::begin(&self.sources.target, now());
+    }
+
+    fn count_processors(&mut self) {
+        // Nothing can be read of a process that has ended.
+        if let Some(census) = self.census.as_mut().filter(|_| self.sources.target.is_alive()) {
+            let used = census.advance(&self.sources.target, now());
+            self.write(&SessionRecord::Processors(used));
+        }
     }
 
     fn agent_says(&mut self, status: wire::Status) {

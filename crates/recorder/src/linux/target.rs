@@ -78,8 +78,16 @@ impl Target {
     /// The system call in which a thread waits. `None` where it runs, or where we may not see it
     /// (`/proc/<pid>/task/<tid>/syscall` needs the rights of a debugger).
     pub fn system_call(&self, tid: u32) -> Option<SystemCall> {
-        let line = std::fs::read_to_string(format!("/proc/{}/task/{tid}/syscall", self.pid)).ok()?;
-        SystemCall::parse(&line)
+        match self.activity(tid) {
+            Activity::Call(call) => Some(call),
+            Activity::Running | Activity::Unknown => None,
+        }
+    }
+
+    /// What a thread does in the kernel just now.
+    pub fn activity(&self, tid: u32) -> Activity {
+        std::fs::read_to_string(format!("/proc/{}/task/{tid}/syscall", self.pid))
+            .map_or(Activity::Unknown, |line| Activity::parse(&line))
     }
 
     /// Number, state letter, time on a processor and time of birth of each thread, by ascending number. Times of birth are
@@ -203,6 +211,28 @@ impl ForeignTids {
     }
 }
 
+/// What the kernel says that a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Activity {
+    /// It waits in this system call.
+    Call(SystemCall),
+    /// It runs, or is ready to.
+    Running,
+    /// It waits in something that is no system call, has ended, or we may not see it.
+    Unknown,
+}
+
+impl Activity {
+    /// From a line of `/proc/<pid>/task/<tid>/syscall`.
+    fn parse(line: &str) -> Self {
+        match SystemCall::parse(line) {
+            Some(call) => Self::Call(call),
+            None if line.trim() == "running" => Self::Running,
+            None => Self::Unknown,
+        }
+    }
+}
+
 /// A system call in which a thread waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SystemCall {
@@ -232,7 +262,10 @@ mod tests {
         let line = "202 0x7f6810 0x189 0x0 0x0 0x0 0xffffffff 0x7f26e2d4c0d0 0x7f6811ca3f16\n";
         let call = SystemCall::parse(line).unwrap();
         assert_eq!((call.number, call.arguments), (202, [0x7f_6810, 0x189, 0, 0, 0, 0xffff_ffff]));
+        assert_eq!(Activity::parse(line), Activity::Call(call));
         assert_eq!(SystemCall::parse("running\n"), None);
+        assert_eq!(Activity::parse("running\n"), Activity::Running);
+        assert_eq!(Activity::parse("-1 0x7f26e2d4c0d0 0x7f6811ca3f16\n"), Activity::Unknown);
         assert_eq!(SystemCall::parse("-1 0x7f26e2d4c0d0 0x7f6811ca3f16\n"), None);
     }
 

@@ -1,7 +1,8 @@
 //! What a waiting thread waits for, told from the managed frames at its leaf.
 
-use super::target::SystemCall;
+use super::target::{Activity, SystemCall};
 use session::ThreadState;
+use symbols::LeafWaits;
 
 /// How many frames from the leaf are looked at: waits of the base library are less deep than that.
 const DEPTH: usize = 24;
@@ -10,7 +11,7 @@ const DEPTH: usize = 24;
 struct Rule(&'static str, &'static str, ThreadState);
 
 /// From the most to the least telling. The first rule that holds for any of the frames above user code wins, so
-/// that `Task.Wait`, which blocks on a monitor, is a wait for a task and not for a lock.
+/// that `Task.Wait`, which blocks on a monitor, is a wait for a task and not for a signal.
 const RULES: &[Rule] = &[
     // Idle and housekeeping threads of the runtime and its libraries.
     Rule("System.Threading.PortableThreadPool+WorkerThread", "WaitForRequest", ThreadState::Idle),
@@ -18,6 +19,14 @@ const RULES: &[Rule] = &[
     Rule("System.Threading.PortableThreadPool+GateThread", "*", ThreadState::Idle),
     Rule("System.Threading.PortableThreadPool+WaitThread", "*", ThreadState::Idle),
     Rule("System.Threading.TimerQueue", "TimerThread", ThreadState::Idle),
+    // Locks: whatever wants to be done once the lock is held.
+    Rule("System.Threading.Monitor", "Enter*", ThreadState::Lock),
+    Rule("System.Threading.Monitor", "TryEnter*", ThreadState::Lock),
+    Rule("System.Threading.Monitor", "ReliableEnter*", ThreadState::Lock),
+    Rule("System.Threading.Lock", "*", ThreadState::Lock),
+    Rule("System.Threading.ReaderWriterLock*", "*", ThreadState::Lock),
+    Rule("System.Threading.SpinLock", "*", ThreadState::Lock),
+    Rule("System.Threading.LowLevelLock", "*", ThreadState::Lock),
     Rule("System.Net.Sockets.SocketAsyncEngine*", "*", ThreadState::Io),
     Rule("System.Threading.Tasks.Task*", "Wait*", ThreadState::Task),
     Rule("System.Threading.Tasks.Task*", "InternalWait*", ThreadState::Task),
@@ -27,7 +36,7 @@ const RULES: &[Rule] = &[
     // Sleep.
     Rule("System.Threading.Thread", "Sleep*", ThreadState::Sleep),
     Rule("System.Threading.Thread", "UninterruptibleSleep*", ThreadState::Sleep),
-    Rule("System.Threading.Thread", "Join*", ThreadState::Lock),
+    Rule("System.Threading.Thread", "Join*", ThreadState::Event),
     // Input and output.
     Rule("System.Net.*", "*", ThreadState::Io),
     Rule("System.IO.*", "*", ThreadState::Io),
@@ -38,18 +47,16 @@ const RULES: &[Rule] = &[
     Rule("Interop+Sys", "*", ThreadState::Io),
     Rule("Interop+*Ssl*", "*", ThreadState::Io),
     Rule("Interop+Crypto", "*", ThreadState::Io),
-    // Locks and signals.
-    Rule("System.Threading.Monitor", "*", ThreadState::Lock),
-    Rule("System.Threading.Lock*", "*", ThreadState::Lock),
-    Rule("System.Threading.WaitHandle", "*", ThreadState::Lock),
-    Rule("System.Threading.ManualResetEventSlim", "*", ThreadState::Lock),
-    Rule("System.Threading.SemaphoreSlim", "*", ThreadState::Lock),
-    Rule("System.Threading.ReaderWriterLock*", "*", ThreadState::Lock),
-    Rule("System.Threading.CountdownEvent", "*", ThreadState::Lock),
-    Rule("System.Threading.Barrier", "*", ThreadState::Lock),
-    Rule("System.Threading.SpinWait", "*", ThreadState::Lock),
-    Rule("System.Threading.LowLevel*", "*", ThreadState::Lock),
-    Rule("System.Threading.WaitSubsystem*", "*", ThreadState::Lock),
+    // Signals.
+    Rule("System.Threading.Monitor", "*", ThreadState::Event),
+    Rule("System.Threading.WaitHandle", "*", ThreadState::Event),
+    Rule("System.Threading.ManualResetEventSlim", "*", ThreadState::Event),
+    Rule("System.Threading.SemaphoreSlim", "*", ThreadState::Event),
+    Rule("System.Threading.CountdownEvent", "*", ThreadState::Event),
+    Rule("System.Threading.Barrier", "*", ThreadState::Event),
+    Rule("System.Threading.SpinWait", "*", ThreadState::Event),
+    Rule("System.Threading.LowLevel*", "*", ThreadState::Event),
+    Rule("System.Threading.WaitSubsystem*", "*", ThreadState::Event),
     Rule("System.GC", "*", ThreadState::Gc),
 ];
 
@@ -140,14 +147,43 @@ pub(super) fn classify_unmanaged(system_call: Option<u32>) -> ThreadState {
     }
 }
 
-/// Classifies a wait in which a method of the program itself is the leaf, by the system call where it is known. The
-/// runtime's own slow path of `lock` is native code that shows no frame up to .NET 9, so that is what it is unless
-/// the system call says that the method called native code which waits for something else.
-pub(super) fn classify_native(system_call: Option<u32>) -> ThreadState {
-    match system_call {
-        Some(call) if IO_CALLS.contains(&call) => ThreadState::Io,
-        Some(call) if SLEEP_CALLS.contains(&call) => ThreadState::Sleep,
-        _ => ThreadState::Lock,
+/// Classifies a wait in which the innermost managed frame is no method that waits, by what that method calls and by what
+/// the kernel says of the thread.
+///
+/// Up to .NET 9 the slow path of `lock` is native code of the runtime that shows no frame. So are all waits of the
+/// runtime for itself (memory, compilation, a suspension), and both are a `futex` to the kernel: only a method that
+/// takes a lock can wait for one.
+pub(super) fn classify_leaf(activity: Activity, calls: Option<LeafWaits>) -> ThreadState {
+    let call = match activity {
+        Activity::Call(call) => Some(call),
+        Activity::Running | Activity::Unknown => None,
+    };
+    let is_in = |calls: &[u32]| call.is_some_and(|call| calls.contains(&call.number));
+    let native = calls.is_none_or(|calls| calls.native);
+    // The kernel is asked a moment after the tick, so that the thread may wait for something else by then. What its
+    // method cannot wait for, it did not wait for.
+    if native && is_in(IO_CALLS) {
+        return ThreadState::Io;
+    }
+    if native && is_in(SLEEP_CALLS) {
+        return ThreadState::Sleep;
+    }
+    if let Some(LeafWaits { lock, signal, sleep, .. }) = calls {
+        // Where the code leaves several, the time limit decides: `lock` has none, and a sleep always has one. Between
+        // a condition and the lock that guards it, the condition is waited for longer.
+        let lock = (lock, ThreadState::Lock);
+        let (signal, sleep) = ((signal, ThreadState::Event), (sleep, ThreadState::Sleep));
+        let limited = call.as_ref().and_then(time_limit) == Some(true);
+        let order = if limited { [sleep, signal, lock] } else { [signal, lock, sleep] };
+        if let Some((_, state)) = order.into_iter().find(|(can, _)| *can) {
+            return state;
+        }
+    }
+    match (activity, calls) {
+        // Its wait was over before its stack was taken: the stack is that of code that runs.
+        (Activity::Running, _) => ThreadState::Running,
+        (_, Some(calls)) if !calls.native => ThreadState::Runtime,
+        _ => ThreadState::Other,
     }
 }
 
@@ -162,7 +198,7 @@ pub(super) fn is_of_pool(ty: &str) -> bool {
 }
 
 /// Classifies a wait by the frames `(type, method)` from the leaf on. Frames behind the first one that is not of
-/// the base library are not looked at: they say who waits, not for what.
+/// the base library are not looked at: they say who waits, not for what. [`ThreadState::Other`] where no rule holds.
 pub(super) fn classify<'a>(frames: impl Iterator<Item = (&'a str, &'a str)>) -> ThreadState {
     let mut best: Option<usize> = None;
     let mut any = false;
@@ -218,7 +254,17 @@ mod tests {
     fn waits_are_told_by_their_outer_meaning() {
         let monitor = ("System.Threading.Monitor", "ObjWait");
         let slim = ("System.Threading.ManualResetEventSlim", "Wait");
-        assert_eq!(class(&[monitor, ("App.Program", "Run")]), ThreadState::Lock);
+        assert_eq!(class(&[monitor, ("App.Program", "Run")]), ThreadState::Event);
+        assert_eq!(class(&[monitor, slim, ("App.Program", "Run")]), ThreadState::Event);
+        let enter = ("System.Threading.Monitor", "Enter_Slowpath");
+        assert_eq!(class(&[enter, ("System.IO.TextWriter+SyncTextWriter", "WriteLine")]), ThreadState::Lock);
+        let handle = ("System.Threading.WaitHandle", "WaitOneNoCheck");
+        assert_eq!(class(&[handle, ("App.Program", "Run")]), ThreadState::Event);
+        let rw_lock = ("System.Threading.ReaderWriterLockSlim", "WaitOnEvent");
+        assert_eq!(class(&[handle, rw_lock, ("App.Program", "Run")]), ThreadState::Lock);
+        assert_eq!(class(&[("System.Threading.Thread", "JoinInternal")]), ThreadState::Event);
+        let spin = ("System.Threading.SpinLock", "ContinueTryEnter");
+        assert_eq!(class(&[("System.Threading.Thread", "SleepInternal"), spin]), ThreadState::Lock);
         let task = ("System.Threading.Tasks.Task", "SpinThenBlockingWait");
         assert_eq!(class(&[monitor, slim, task, ("App.Program", "Run")]), ThreadState::Task);
         assert_eq!(class(&[("System.Threading.Thread", "SleepInternal"), ("App.Program", "Run")]), ThreadState::Sleep);
@@ -237,10 +283,43 @@ mod tests {
     }
 
     #[test]
-    fn a_method_of_the_program_that_waits_is_in_a_lock_or_in_native_code() {
-        assert_eq!(classify_native(None), ThreadState::Lock);
-        assert_eq!(classify_native(Some(IO_CALLS[0])), ThreadState::Io);
-        assert_eq!(classify_native(Some(SLEEP_CALLS[0])), ThreadState::Sleep);
+    fn a_method_that_takes_no_lock_waits_for_none() {
+        let call = |number| Activity::Call(SystemCall { number, arguments: [0; 6] });
+        let number = if cfg!(target_arch = "x86_64") { 202 } else { 98 };
+        let futex = call(number);
+        let limited = Activity::Call(SystemCall { number, arguments: [1; 6] });
+        let (io, sleep) = (call(IO_CALLS[0]), call(SLEEP_CALLS[0]));
+        let nothing = LeafWaits::default();
+        let (lock, native) = (LeafWaits { lock: true, ..nothing }, LeafWaits { native: true, ..nothing });
+        let signal = LeafWaits { lock: true, signal: true, ..nothing };
+        for (activity, calls, expected) in [
+            (futex, Some(nothing), ThreadState::Runtime),
+            (futex, Some(lock), ThreadState::Lock),
+            (futex, Some(signal), ThreadState::Event),
+            (futex, Some(native), ThreadState::Other),
+            // By now it waits for something else.
+            (limited, Some(lock), ThreadState::Lock),
+            (io, Some(lock), ThreadState::Lock),
+            (sleep, Some(lock), ThreadState::Lock),
+            (io, None, ThreadState::Io),
+            (futex, Some(LeafWaits { sleep: true, ..lock }), ThreadState::Lock),
+            (limited, Some(LeafWaits { sleep: true, ..lock }), ThreadState::Sleep),
+            (limited, Some(signal), ThreadState::Event),
+            (futex, None, ThreadState::Other),
+            (Activity::Running, Some(nothing), ThreadState::Running),
+            (Activity::Running, Some(lock), ThreadState::Lock),
+            (Activity::Running, None, ThreadState::Running),
+            (Activity::Unknown, Some(lock), ThreadState::Lock),
+            (Activity::Unknown, Some(nothing), ThreadState::Runtime),
+            (Activity::Unknown, None, ThreadState::Other),
+            (io, Some(native), ThreadState::Io),
+            (sleep, Some(native), ThreadState::Sleep),
+            (sleep, None, ThreadState::Sleep),
+            // The allocator of the runtime sleeps for a moment where another thread allocates.
+            (sleep, Some(nothing), ThreadState::Runtime),
+        ] {
+            assert_eq!(classify_leaf(activity, calls), expected, "{activity:?} {calls:?}");
+        }
     }
 
     #[test]

@@ -70,7 +70,8 @@ const KIND_COLORS = [
 ];
 const CLASS_COLORS = {
   'running': '#3f9b5f', 'lock': '#d8504d', 'sleep': '#8c7ae6', 'I/O': '#3f8fd6', 'pool idle': '#b6bfca',
-  'GC': '#e08a2e', 'task': '#c95fb0', 'other': '#7d8896',
+  'GC': '#e08a2e', 'task': '#c95fb0', 'other': '#7d8896', 'event': '#4fb3a9', 'runtime': '#a0714f',
+  'no processor': '#d9b93b', 'throttled': '#8f2d3f',
 };
 const TYPE_COLORS = ['#d8504d', '#e08a2e', '#c9a227', '#3f9b5f', '#3f8fd6', '#8c7ae6', '#c95fb0', '#7d8896'];
 const GENERATION_COLORS = ['#3f9b5f', '#e0a32e', '#d8504d'];

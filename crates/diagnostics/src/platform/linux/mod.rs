@@ -3,4 +3,5 @@ mod executable;
 pub mod limits;
 pub(crate) mod memory;
 pub mod proc;
+pub mod processors;
 pub mod transport;

@@ -326,6 +326,18 @@ pub fn thread_switches(pid: u32, tid: u32) -> io::Result<u64> {
     parse(third).ok_or_else(|| invalid("schedstat", &bytes))
 }
 
+/// For how long a thread has been on a processor, and for how long it was ready and waited for one, since it began,
+/// nanoseconds. A wait that has not ended is not in it. Kernels without `CONFIG_SCHED_INFO` have no such file, or zeros.
+pub fn thread_schedule(pid: u32, tid: u32) -> io::Result<(u64, u64)> {
+    let bytes = fs::read(path(pid, &format!("task/{tid}/schedstat")))?;
+    parse_schedule(&bytes).ok_or_else(|| invalid("schedstat", &bytes))
+}
+
+fn parse_schedule(bytes: &[u8]) -> Option<(u64, u64)> {
+    let mut numbers = bytes.split(|byte| *byte == b' ').map(parse);
+    Some((numbers.next()??, numbers.next()??))
+}
+
 /// What a process is doing, as far as its main thread tells.
 pub fn state(pid: u32) -> io::Result<State> {
     stat(pid).map(|stat| stat.state)
@@ -501,6 +513,15 @@ mod tests {
         assert_eq!((stat.comm.as_str(), stat.state, stat.parent), ("a) R (b\n", State::Traced, 1));
         assert_eq!((stat.user_ticks, stat.system_ticks, stat.threads, stat.start_ticks), (11, 12, 3, 4711));
         assert!(parse_stat(b"7 (cut) S 1").is_err());
+    }
+
+    #[test]
+    fn time_on_and_without_a_processor() {
+        assert_eq!(parse_schedule(b"115075 3649426 2\n"), Some((115_075, 3_649_426)));
+        assert_eq!((parse_schedule(b"115075\n"), parse_schedule(b"")), (None, None));
+        let pid = std::process::id();
+        let (run, _) = thread_schedule(pid, pid).unwrap();
+        assert!(run <= thread_run(pid, pid).unwrap());
     }
 
     #[test]
