@@ -178,7 +178,7 @@ fn compare(what: &str, report: &Report, session: &Path, truth: &Value) {
         // A thread is ready from the moment it is woken, and notices the end of its wait when it has a processor.
         let by_kernel = (number(&kernel["ran"]) + number(&kernel["waited"])) / 1e9 / lifetime;
         let computes = truth.contains_key("running");
-        let late = if computes { 0.0 } else { by_kernel };
+        let late = (by_kernel - of(&truth, &["running", "no-processor"])).max(0.0);
         for state in ["lock", "event", "io", "sleep"] {
             let (seen, truth) = (of(&seen, &[state]), of(&truth, &[state]));
             assert!(seen < truth + near && seen > truth - near - late, "{state}: {what}");
