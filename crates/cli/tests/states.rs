@@ -167,9 +167,12 @@ fn compare(what: &str, report: &Report, session: &Path, truth: &Value) {
         let truth: BTreeMap<String, f64> = seconds.iter().map(|(state, time)| (state.clone(), number(time))).collect();
         let lifetime: f64 = truth.values().sum();
         let truth = shares(&truth);
-        let seen = shares(&measured(report, &known["tid"]));
+        let seen = measured(report, &known["tid"]);
+        // On a busy machine the next tick may not come before the thread has ended; nothing is known of that time.
+        let unseen = (1.0 - seen.values().sum::<f64>() / lifetime).max(0.0);
+        let seen = shares(&seen);
         let (kernel, changes) = (&known["kernel"], number(&known["changes"]));
-        let near = OFF + noise(changes, &intervals, lifetime);
+        let near = OFF + noise(changes, &intervals, lifetime) + unseen;
         let what = format!("{what}: {name}: {seen:.3?}, the truth is {truth:.3?} within {near:.3}; {kernel}");
         println!("{what}");
         let of = |shares: &BTreeMap<String, f64>, states: &[&str]| -> f64 {
@@ -254,9 +257,9 @@ fn ready_threads_without_a_processor_do_not_run() {
         let used = &report.0["processor_use"];
         assert_eq!(used["processors"], 1, "{what}: {used}");
         assert_eq!(used["quota"]["time_ns"].as_u64(), group.as_ref().map(|_| 50_000_000), "{what}: {used}");
-        // The start of the program and its end are recorded too.
+        // What the program does before its `go` and after its truth is in the one or the other.
         let counted = used["throttled_periods"].as_f64().unwrap();
-        assert!((periods..=periods + 10.0).contains(&counted), "{what}: {periods} {used}");
+        assert!((counted - periods).abs() <= 10.0, "{what}: {periods} {used}");
     }
 }
 
