@@ -650,7 +650,7 @@ mod tests {
         let text = summary_text(&summary);
         let expected = concat!(
             "\nRecorded 2 processes:\n",
-            "  my files/web.clrscope       12  dotnet web.dll --urls\\n\n",
+            "  my files/web.clrscope       12  dotnet web.dll --urls\\u{a}\n",
             "  x.clrscope                4567  dotnet exec csc.dll\n\nNext:\n",
         );
         assert!(text.contains(expected), "{text}");
