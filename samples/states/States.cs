@@ -125,7 +125,7 @@ namespace Clrscope.Samples
                 Thread.Sleep(193);
                 worker.Add("sleep");
             }
-            // Nobody waits for what does not come any more.
+            // No thread waits for what does not come any more.
             gateIsHeld.Set();
             writerIsIn.Set();
             Signal();

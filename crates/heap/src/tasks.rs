@@ -732,7 +732,7 @@ mod tests {
         assert_eq!(since(&chain(0x20000, 4), &chain(0x21000, 4), "Ask"), (0, 0));
         assert_eq!(since(&chain(0x4000, 4), &chain(0x5000, 4), "Ask"), (0, 1), "it may have been moved");
         assert_eq!(since(&chain(0x4000, 3), &chain(0x4000, 4), "Ask"), (0, 1), "another type stands there now");
-        // The task is the same, but nobody awaited it at first.
+        // The task is the same, but no method awaited it at first.
         let mut begins = Heap::new();
         begins.object(0x2000, 2, &[0x3000]).object(0x3000, 1, &[0x2000, 0x4000]).object(0x4000, 3, &[]);
         assert_eq!(since(&begins.done(), &chain(0x4000, 3), "Ask"), (0, 1));

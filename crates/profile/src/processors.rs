@@ -44,7 +44,7 @@ impl ProcessorSummary {
         (self.average(self.busy.saturating_sub(self.ran)) / f64::from(self.processors.max(1))).min(1.0)
     }
 
-    /// Share of the processors that nobody used, 0 to 1.
+    /// Share of the processors that were idle, 0 to 1.
     #[must_use]
     pub fn idle(&self) -> f64 {
         (1.0 - self.average(self.busy) / f64::from(self.processors.max(1))).clamp(0.0, 1.0)

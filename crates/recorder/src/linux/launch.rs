@@ -3,7 +3,7 @@ use super::{
     door::LoadTurn,
     link::{self, AgentLink, Peer},
     other_users::{self, OtherUser},
-    place::{Place, Viewer},
+    place::{BACKLOG, Place, Viewer},
     pump::now,
     room,
     start::{self, OutputFile, Start},
@@ -223,8 +223,8 @@ impl Supervisor {
         self.command.store(0, Ordering::Release);
         // No process wanted it.
         self.keeper = None;
-        // Short-lived processes may have connected just before its end.
-        while self.accept_one() {}
+        // Short-lived processes may have connected just before its end. No more than can wait: strangers may connect for ever.
+        (0..BACKLOG).take_while(|_| self.accept_one()).for_each(drop);
         let exit_code = exit_code(status?);
         let command = self.child.id();
         // Nobody else sets it.
@@ -297,10 +297,11 @@ impl Supervisor {
         }
     }
 
-    /// Whether the other end may be an agent of this launch. Of another user only a process with our token in its environment
-    /// may connect: a stranger who connects and says nothing would hold up all others.
+    /// Whether the other end may be an agent of this launch. Of another user only a process below the command with our token in
+    /// its environment may connect: a stranger who connects and says nothing would hold up all others.
     fn is_of_command(&self, peer: Peer) -> bool {
-        peer.uid == geteuid().as_raw() || self.admits_all && other_users::has_configuration(peer.pid, &self.config)
+        peer.uid == geteuid().as_raw()
+            || self.admits_all && other_users::belongs(peer.pid, self.child.id(), &self.config)
     }
 
     /// A process has loaded the agent and waits for our word to go on.

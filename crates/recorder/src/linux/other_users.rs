@@ -7,10 +7,21 @@ use wire::SessionConfig;
 /// Most processes below a command that are searched.
 const MOST: usize = 4096;
 
-/// Whether a process was started with the configuration of this launch in its environment. The token in it is known only to
-/// processes below the command.
-pub(super) fn has_configuration(pid: u32, config: &SessionConfig) -> bool {
-    configuration(pid).is_some_and(|text| text == config.to_hex())
+/// Most steps from a process up to the command that it is below.
+const DEEPEST: usize = 64;
+
+/// Whether a process is below the command and was started with the configuration of this launch in its environment. The token
+/// in it is known only to processes below the command.
+///
+/// The environment of other processes is not read: it lies in their memory, which a user can map to files that never answer.
+pub(super) fn belongs(pid: u32, command: u32, config: &SessionConfig) -> bool {
+    is_below(pid, command) && configuration(pid).is_some_and(|text| text == config.to_hex())
+}
+
+/// Whether a process is the command or was started by it, as far as those between still live.
+fn is_below(pid: u32, command: u32) -> bool {
+    let parent = |pid: &u32| proc::stat(*pid).ok().map(|stat| stat.parent).filter(|parent| *parent != 0);
+    std::iter::successors(Some(pid), parent).take(DEEPEST).any(|pid| pid == command)
 }
 
 /// The configuration that a process was started with; none where it has none or may not be looked at.
@@ -108,9 +119,12 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         assert!(children(std::process::id()).contains(&shell.id()));
+        let sleep = children(shell.id())[0];
+        assert!(is_below(sleep, shell.id()) && is_below(shell.id(), shell.id()));
+        assert!(!is_below(std::process::id(), shell.id()) && !is_below(1, shell.id()));
         // It is no .NET process, whoever runs it.
         assert!(OtherUser::below(shell.id(), u32::MAX - 1).is_none());
-        let sleep = rustix::process::Pid::from_raw(children(shell.id())[0] as i32).unwrap();
+        let sleep = rustix::process::Pid::from_raw(sleep as i32).unwrap();
         rustix::process::kill_process(sleep, rustix::process::Signal::KILL).unwrap();
         shell.wait().unwrap();
     }

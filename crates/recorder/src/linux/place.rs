@@ -38,7 +38,7 @@ const CANDIDATES: [&str; 3] = ["/tmp", "/dev/shm", "/var/tmp"];
 const MAX_SOCKET_PATH: usize = 107;
 
 /// Connections that may wait to be accepted.
-const BACKLOG: i32 = 128;
+pub(super) const BACKLOG: i32 = 128;
 
 /// Entries of a folder for temporary files that are searched for leftovers.
 const MOST_ENTRIES: usize = 20_000;
@@ -160,8 +160,8 @@ impl Place {
         Ok(Self { folder, agent: agent_name, listener })
     }
 
-    /// Lets processes of all users load the library and connect; nobody else may list, change or add anything. Who connects has to
-    /// be checked. Done only where nobody else could have exchanged the folder: whether it is.
+    /// Lets processes of all users load the library and connect; no other user may list, change or add anything. Who connects has to
+    /// be checked. Done only where no other user could have exchanged the folder: whether it is.
     ///
     /// # Errors
     /// The modes cannot be changed.
@@ -174,7 +174,7 @@ impl Place {
             if shared || ![0, folder.owner.uid].contains(&parent.st_uid) {
                 return Ok(false);
             }
-            // Nobody else can enter it yet, so these names lead to what was made.
+            // No other user can enter it yet, so these names lead to what was made.
             folder.set_mode(&self.agent, 0o555)?;
             folder.set_mode(SOCKET, 0o666)?;
             fs::fchmod(&folder.directory, Mode::from(0o711))?;

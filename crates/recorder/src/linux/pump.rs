@@ -1166,7 +1166,7 @@ impl Pump {
         let by_names =
             self.stack_states.entry(stack.0).or_insert_with(|| waits::classify(frames.leaf_names(definitions, stack)));
         match *by_names {
-            // Only a look at the thread itself tells, each time.
+            // It depends on the thread alone, each time.
             ThreadState::Other => {
                 let calls = self.frames.leaf_waits(sample.stack);
                 waits::classify_leaf(self.sources.target.activity(os_tid), calls)

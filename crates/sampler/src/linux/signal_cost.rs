@@ -14,7 +14,7 @@ const RUNS: usize = 5;
 extern "C" fn handler(_signal: libc::c_int) {}
 
 /// Nanoseconds for one signal: delivery, an empty handler and the return from it. Takes about a millisecond. `None` where no
-/// signal is free: one of those for applications (`SIGRTMIN` + 7 and above) that nobody has a handler for.
+/// signal is free: one of those for applications (`SIGRTMIN` + 7 and above) without a handler.
 pub fn signal_cost() -> Option<u64> {
     // SAFETY: they only read and write locals; an all-zero `sigaction` is the default disposition without flags.
     let (signal, old) = unsafe {

@@ -34,7 +34,7 @@ impl Interrupt {
         Ok(Interrupt(asked))
     }
 
-    /// One that nobody interrupts.
+    /// One without interrupts.
     #[cfg(test)]
     pub fn never() -> Interrupt {
         Interrupt(Arc::default())

@@ -55,8 +55,8 @@ const HELP_LIMIT: Duration = Duration::from_secs(30);
 /// Who records.
 #[derive(Clone, Debug, PartialEq)]
 enum Recorder {
-    /// Nobody: what is then seen is noise.
-    Nobody,
+    /// No recorder: the differences are noise.
+    None,
     /// `clrscope record` with these arguments.
     Clrscope(Vec<String>),
     /// EventPipe, as dotnet-trace asks for it.
@@ -183,7 +183,7 @@ impl Comparison {
         let turns = self.turns();
         let mut before = unrecorded(&mut target, options, interrupt, measured)?;
         for round in 0..options.rounds {
-            // The order changes from round to round, so that nobody always follows the same one.
+            // The order changes from round to round, so that no row always follows the same one.
             for turn in 0..turns.len() {
                 let index = turns[(round + turn) % turns.len()];
                 let subject = &self.subjects[index];
@@ -253,7 +253,7 @@ impl Subject {
             Ok((window, (cpu_seconds(observer)? - before) / clock.elapsed().as_secs_f64()))
         };
         match &self.recorder {
-            Recorder::Nobody => {
+            Recorder::None => {
                 let (window, _) = measure(std::process::id())?;
                 Ok((window, None, None))
             }
@@ -319,7 +319,7 @@ fn wanted(engines: &[String], only: &str) -> Vec<Comparison> {
             return None;
         }
         // What a figure is worth shows only beside the noise of the same rounds.
-        comparison.subjects.retain(|subject| subject.recorder == Recorder::Nobody || fits(subject));
+        comparison.subjects.retain(|subject| subject.recorder == Recorder::None || fits(subject));
         Some(comparison)
     });
     comparisons.collect()
@@ -327,7 +327,7 @@ fn wanted(engines: &[String], only: &str) -> Vec<Comparison> {
 
 /// Everything that is compared on a runtime.
 fn subjects(runtime: Runtime, engines: &[String]) -> Vec<Subject> {
-    let nothing = Subject { times: 2, ..Subject::new("none again: noise", Recorder::Nobody) };
+    let nothing = Subject { times: 2, ..Subject::new("none again: noise", Recorder::None) };
     let mut all = vec![nothing, Subject::clrscope("default set", &[])];
     for engine in engines {
         for rate in RATES.map(|rate| rate.to_string()) {

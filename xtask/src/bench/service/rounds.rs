@@ -17,7 +17,7 @@ pub struct Recorded {
     pub on: Window,
     /// Without a recording, after.
     pub after: Window,
-    /// CPU time of the process that records, in seconds per second; `None` where nobody records.
+    /// CPU time of the process that records, in seconds per second; `None` where nothing records.
     pub own_cpu: Option<f64>,
     /// What the recording says of itself.
     pub stated: Option<Stated>,

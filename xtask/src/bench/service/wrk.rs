@@ -160,9 +160,9 @@ Transfer/sec:      8.90MB
         }
     }
 
-    /// The real program; nobody listens at this port.
+    /// The real program, with a port that has no listener.
     #[test]
-    fn wrk_says_that_nobody_answers() {
+    fn wrk_says_that_there_is_no_answer() {
         let error = run("http://127.0.0.1:1/", 1, 1, &Interrupt::never()).unwrap_err();
         assert!(format!("{error:#}").contains("unable to connect"), "{error:#}");
     }

@@ -314,28 +314,30 @@ pub fn thread_stat(pid: u32, tid: u32) -> io::Result<Stat> {
 
 /// Time that a thread has been on a processor since it began, nanoseconds.
 pub fn thread_run(pid: u32, tid: u32) -> io::Result<u64> {
-    let bytes = fs::read(path(pid, &format!("task/{tid}/schedstat")))?;
-    let first = bytes.split(|byte| *byte == b' ').next().unwrap_or_default();
-    parse(first).ok_or_else(|| invalid("schedstat", &bytes))
-}
-
-/// How often a thread was put on a processor since it began.
-pub fn thread_switches(pid: u32, tid: u32) -> io::Result<u64> {
-    let bytes = fs::read(path(pid, &format!("task/{tid}/schedstat")))?;
-    let third = bytes.split(|byte| byte.is_ascii_whitespace()).nth(2).unwrap_or_default();
-    parse(third).ok_or_else(|| invalid("schedstat", &bytes))
+    Ok(schedstat(pid, tid)?[0])
 }
 
 /// For how long a thread has been on a processor, and for how long it was ready and waited for one, since it began,
 /// nanoseconds. A wait that has not ended is not in it. Kernels without `CONFIG_SCHED_INFO` have no such file, or zeros.
 pub fn thread_schedule(pid: u32, tid: u32) -> io::Result<(u64, u64)> {
-    let bytes = fs::read(path(pid, &format!("task/{tid}/schedstat")))?;
-    parse_schedule(&bytes).ok_or_else(|| invalid("schedstat", &bytes))
+    let [run, waited, _] = schedstat(pid, tid)?;
+    Ok((run, waited))
 }
 
-fn parse_schedule(bytes: &[u8]) -> Option<(u64, u64)> {
-    let mut numbers = bytes.split(|byte| *byte == b' ').map(parse);
-    Some((numbers.next()??, numbers.next()??))
+/// How often a thread was put on a processor since it began.
+pub fn thread_switches(pid: u32, tid: u32) -> io::Result<u64> {
+    Ok(schedstat(pid, tid)?[2])
+}
+
+/// The numbers of `/proc/<pid>/task/<tid>/schedstat`: time on a processor, time ready without one, times on one.
+fn schedstat(pid: u32, tid: u32) -> io::Result<[u64; 3]> {
+    let bytes = fs::read(path(pid, &format!("task/{tid}/schedstat")))?;
+    parse_schedstat(&bytes).ok_or_else(|| invalid("schedstat", &bytes))
+}
+
+fn parse_schedstat(bytes: &[u8]) -> Option<[u64; 3]> {
+    let mut numbers = bytes.split(u8::is_ascii_whitespace).map(parse);
+    Some([numbers.next()??, numbers.next()??, numbers.next()??])
 }
 
 /// What a process is doing, as far as its main thread tells.
@@ -517,8 +519,8 @@ mod tests {
 
     #[test]
     fn time_on_and_without_a_processor() {
-        assert_eq!(parse_schedule(b"115075 3649426 2\n"), Some((115_075, 3_649_426)));
-        assert_eq!((parse_schedule(b"115075\n"), parse_schedule(b"")), (None, None));
+        assert_eq!(parse_schedstat(b"115075 3649426 2\n"), Some([115_075, 3_649_426, 2]));
+        assert_eq!((parse_schedstat(b"115075\n"), parse_schedstat(b"")), (None, None));
         let pid = std::process::id();
         let (run, _) = thread_schedule(pid, pid).unwrap();
         assert!(run <= thread_run(pid, pid).unwrap());

@@ -143,7 +143,7 @@ pub(super) fn load_for(pid: u32) -> io::Result<OwnedFd> {
         return Err(io::Error::last_os_error());
     }
     let fd = RawFd::try_from(fd).map_err(|_| io::ErrorKind::InvalidData)?;
-    // SAFETY: the call has just returned this descriptor, so it is open and nobody else owns it.
+    // SAFETY: the call has just returned this descriptor, so it is open and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
