@@ -22,9 +22,9 @@ use testkit::Runtime;
 /// nothing.
 const MODES: &[&str] = &["exceptions", "churn20", "collectible", "async", "nre"];
 
-/// How much more resident memory may be used in the last part of the time than in the first, at least: programs that allocate use more
-/// and less by themselves.
-const GROWTH: u64 = 5 << 20;
+/// How much more resident memory may be used in the last part of the time than in the first, at least: programs that
+/// allocate use more and less by themselves. The growth of the same program without us does not count.
+const GROWTH: i64 = 5 << 20;
 
 /// Actions after which memory is measured for the first time: caches of the runtime and of the agent are full then.
 const WARM: usize = 15;
@@ -34,6 +34,9 @@ const TRACED: (&str, &str) = ("Clrscope.Samples.HarmTarget.Mix", "System.Text.Js
 
 /// How often it says how far it has come.
 const NEWS: Duration = Duration::from_secs(300);
+
+/// Which runtimes run at the same time.
+const RUNTIMES: [Runtime; 4] = [Runtime::V3_1, Runtime::V8, Runtime::V9, Runtime::V10];
 
 /// What one action may take.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -48,37 +51,46 @@ struct Ran {
     hangs: Vec<String>,
     units: u64,
     growth: Option<i64>,
+    /// Growth of the same program with the same work, which nobody attaches to.
+    alone: Option<i64>,
     libraries: usize,
     failure: Option<String>,
 }
 
-/// Runs chaos on 3.1, 8, 9 and 10 at the same time.
+/// Runs chaos on 3.1, 8, 9 and 10 at the same time, or on those that `only` names; its other words choose actions by a part of
+/// their names.
 ///
 /// # Errors
 /// When a target fails, computes something else, or grows; or when an action hangs.
-pub fn run(bench: &Bench, table: &Table, minutes: f64, seed: u64) -> Result<()> {
+pub fn run(bench: &Bench, table: &Table, minutes: f64, only: &str, seed: u64) -> Result<()> {
     println!("harm: chaos for {minutes} minutes, seed {seed}");
     let length = Duration::from_secs_f64(minutes * 60.0);
-    let runtimes = [Runtime::V3_1, Runtime::V8, Runtime::V9, Runtime::V10];
+    let (wanted, only): (Vec<&str>, Vec<&str>) =
+        only.split_whitespace().partition(|word| RUNTIMES.iter().any(|&runtime| runtime_name(runtime) == *word));
+    let is_wanted = |runtime: &Runtime| wanted.is_empty() || wanted.iter().any(|word| *word == runtime_name(*runtime));
+    let runtimes: Vec<Runtime> = RUNTIMES.into_iter().filter(is_wanted).collect();
+    let count = runtimes.len();
+    let only = &only;
     let ran: Vec<Result<Ran>> = thread::scope(|scope| {
         let start = |(index, runtime)| {
-            scope.spawn(move || one(bench, table, runtime, length, Random::new(seed.wrapping_add(index))))
+            scope.spawn(move || one(bench, table, runtime, length, only, Random::new(seed.wrapping_add(index))))
         };
         let threads: Vec<_> = (0..).zip(runtimes).map(start).collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| bail!("a thread panicked"))).collect()
     });
     let mut failed = 0;
     println!(
-        "\n| runtime | target | actions | units of work | growth | libraries | hangs | failure |\n|---|---|--:|--:|--:|--:|--:|---|"
+        "\n| runtime | target | actions | units of work | growth | without clrscope | libraries | hangs | failure |\n|---|---|--:|--:|--:|--:|--:|--:|---|"
     );
     for ran in ran {
         let ran = ran?;
-        let growth = ran.growth.map_or("·".to_owned(), |bytes| format!("{:.1} MB", bytes as f64 / 1_048_576.0));
-        let grown = ran.growth.is_some_and(|bytes| bytes > i64::try_from(GROWTH).unwrap_or(i64::MAX));
+        let megabytes = |bytes: i64| format!("{:.1} MB", bytes as f64 / 1_048_576.0);
+        let [growth, alone] = [ran.growth, ran.alone].map(|growth| growth.map_or("·".to_owned(), megabytes));
+        let grown = ran.growth.is_some_and(|bytes| bytes - ran.alone.unwrap_or(0).max(0) > GROWTH);
         let bad = ran.failure.is_some() || grown || !ran.hangs.is_empty() || ran.libraries > 2;
         failed += usize::from(bad);
         println!(
-            "| {} | {} | {} | {} | {growth} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {growth} | {alone} | {} | {} | {} |",
             runtime_name(ran.runtime),
             ran.target,
             ran.actions,
@@ -91,12 +103,19 @@ pub fn run(bench: &Bench, table: &Table, minutes: f64, seed: u64) -> Result<()> 
         ran.hangs.iter().for_each(|hang| println!("  hang: {hang}"));
     }
     if failed > 0 {
-        bail!("chaos harmed {failed} of {} targets", runtimes.len());
+        bail!("chaos harmed {failed} of {count} targets");
     }
     Ok(())
 }
 
-fn one(bench: &Bench, table: &Table, runtime: Runtime, length: Duration, mut random: Random) -> Result<Ran> {
+fn one(
+    bench: &Bench,
+    table: &Table,
+    runtime: Runtime,
+    length: Duration,
+    only: &[&str],
+    mut random: Random,
+) -> Result<Ran> {
     let wanted = |target: &&Target| match target.work {
         Work::Sample(mode) => runtime.runs_samples() && MODES.contains(&mode),
         Work::App => !runtime.runs_samples(),
@@ -106,16 +125,25 @@ fn one(bench: &Bench, table: &Table, runtime: Runtime, length: Duration, mut ran
     let folder = tempfile::Builder::new().prefix("harm-").tempdir_in("/var/tmp")?;
     let tmp = folder.path().join("t");
     fs::create_dir(&tmp)?;
-    let launch = driver::launch(target, runtime, length.as_secs() + 300);
-    let launch = launch.env("TMPDIR", &tmp).env("LD_LIBRARY_PATH", &bench.native);
-    let driver = Driver::start(target.work, launch)?;
+    let start = || {
+        let launch = driver::launch(target, runtime, length.as_secs() + 300);
+        let driver = Driver::start(target.work, launch.env("TMPDIR", &tmp).env("LD_LIBRARY_PATH", &bench.native))?;
+        let begun = Instant::now();
+        while !driver.is_ready() && !driver.is_over() && begun.elapsed() < LIMIT {
+            thread::sleep(Duration::from_millis(20));
+        }
+        let pid = find_below(driver.pid, &fs::canonicalize(runtime.executable())?)?;
+        Ok::<_, anyhow::Error>((driver, pid))
+    };
+    // The app grows by itself for hours.
+    let twin = if target.work == Work::App { Some(start()?) } else { None };
+    let (driver, pid) = start()?;
     let begun = Instant::now();
-    while !driver.is_ready() && !driver.is_over() && begun.elapsed() < LIMIT {
-        thread::sleep(Duration::from_millis(20));
-    }
-    let pid = find_below(driver.pid, &fs::canonicalize(runtime.executable())?)?;
-    let actions: Vec<&Action> =
-        table.actions.iter().filter(|action| !action.launches && action.since <= runtime.major()).collect();
+    let possible = |action: &&Action| {
+        let is_named = only.is_empty() || only.iter().any(|&word| action.name.contains(word));
+        is_named && !action.launches && action.since <= runtime.major()
+    };
+    let actions: Vec<&Action> = table.actions.iter().filter(possible).collect();
     let endings: Vec<&Ending> = table.endings.iter().filter(|ending| !ending.ends_target()).collect();
     let mut ran = Ran {
         runtime,
@@ -126,10 +154,11 @@ fn one(bench: &Bench, table: &Table, runtime: Runtime, length: Duration, mut ran
         hangs: Vec::new(),
         units: 0,
         growth: None,
+        alone: None,
         libraries: 0,
         failure: None,
     };
-    let mut resident = Vec::new();
+    let (mut resident, mut alone) = (Vec::new(), Vec::new());
     let mut news = NEWS;
     while begun.elapsed() < length && is_alive(pid) && !driver.is_over() {
         let (Some(action), Some(ending)) = (random.of(&actions), random.of(&endings)) else { break };
@@ -146,11 +175,15 @@ fn one(bench: &Bench, table: &Table, runtime: Runtime, length: Duration, mut ran
             ran.libraries = ran.libraries.max(state.libraries.len());
             resident.push(state.resident);
         }
+        if let Some(state) = twin.as_ref().and_then(|(_, pid)| State::of(*pid, &tmp)) {
+            alone.push(state.resident);
+        }
         if begun.elapsed() >= news {
             news += NEWS;
-            let (minutes, megabytes) = (begun.elapsed().as_secs() / 60, resident.last().unwrap_or(&0) >> 20);
+            let minutes = begun.elapsed().as_secs() / 60;
+            let [megabytes, beside] = [&resident, &alone].map(|sizes| sizes.last().unwrap_or(&0) >> 20);
             println!(
-                "after {minutes} min: {} {}, {} actions, {} hangs, {megabytes} MB",
+                "after {minutes} min: {} {}, {} actions, {} hangs, {megabytes} MB, twin {beside} MB",
                 runtime_name(runtime),
                 target.name,
                 ran.actions,
@@ -158,7 +191,10 @@ fn one(bench: &Bench, table: &Table, runtime: Runtime, length: Duration, mut ran
             );
         }
     }
-    ran.growth = growth(&resident);
+    (ran.growth, ran.alone) = (growth(&resident), growth(&alone));
+    if let Some((twin, _)) = twin {
+        twin.wait()?;
+    }
     let died = !is_alive(pid);
     let ended = driver.wait()?;
     ran.units = ended.units;

@@ -43,7 +43,7 @@ pub struct Options {
     /// Draw until every pair meets, at least 1,500 cells, and write docs/reliability.md
     #[arg(long)]
     pub long: bool,
-    /// Only cells with these values, such as `9 nre attach-wall killed`
+    /// Only cells with these values, such as `9 nre attach-wall killed`; with `--chaos` runtimes, and parts of actions' names
     #[arg(long, default_value = "")]
     pub only: String,
     /// Seed of the draw [default: a fixed one]
@@ -106,7 +106,7 @@ pub fn run(options: &Options) -> Result<()> {
     fs::create_dir_all(&evidence).with_context(|| evidence.display().to_string())?;
     let bench = Bench::new(clrscope, native::folder()?, evidence);
     if let Some(minutes) = options.chaos {
-        return chaos::run(&bench, &table, minutes, options.seed.unwrap_or(SEED));
+        return chaos::run(&bench, &table, minutes, &options.only, options.seed.unwrap_or(SEED));
     }
     let seed = options.seed.unwrap_or(SEED);
     let (least, limit) = match (options.cells, options.long) {
