@@ -4,8 +4,13 @@
 //! the C library has no memory left, allocations come from a reserve inside the library, and the session ends collecting at
 //! once ([`is_exhausted`]): what is left to do needs little. On threads of the agent an allocation that does not fit
 //! into the reserve waits for memory.
+//!
+//! Large blocks are mappings of their own. The C library would keep them: when a block that it had mapped is freed for the first
+//! time, it takes the next ones of that size out of the heap of the thread that asks, and each of our threads may have another
+//! such heap (glibc, `M_MMAP_THRESHOLD`). A few snapshots left some 4 MB in each of a dozen of them.
 
 use crate::ledger;
+use crate::os::map;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
 use std::ptr::null_mut;
@@ -24,6 +29,9 @@ const STEP: i64 = 16 << 10;
 /// How often, and every how many nanoseconds, a thread of the agent asks again for memory that is not there.
 const TRIES: u32 = 500;
 const PAUSE: libc::c_long = 10_000_000;
+
+/// From so many bytes on a block is a mapping of its own.
+const LARGE: usize = 128 << 10;
 
 /// The allocator of everything in this library.
 #[derive(Debug)]
@@ -99,6 +107,54 @@ fn count(change: i64) {
     }
 }
 
+/// Whether such a block, if it is not part of the reserve, is a mapping of its own.
+fn is_large(layout: Layout) -> bool {
+    layout.size() >= LARGE && layout.align() <= map::PAGE
+}
+
+/// A block outside of the reserve, or null.
+///
+/// # Safety
+/// As [`GlobalAlloc::alloc`].
+#[inline]
+unsafe fn take(layout: Layout) -> *mut u8 {
+    if is_large(layout) {
+        return map::block(layout.size());
+    }
+    // SAFETY: the caller's contract.
+    unsafe { System.alloc(layout) }
+}
+
+/// A zeroed block outside of the reserve, or null.
+///
+/// # Safety
+/// As [`GlobalAlloc::alloc_zeroed`].
+#[inline]
+unsafe fn take_zeroed(layout: Layout) -> *mut u8 {
+    if is_large(layout) {
+        return map::block(layout.size());
+    }
+    // SAFETY: the caller's contract.
+    unsafe { System.alloc_zeroed(layout) }
+}
+
+/// Another size for a block outside of the reserve, in place or moved; null, also where it changes from one kind to the other.
+///
+/// # Safety
+/// As [`GlobalAlloc::realloc`].
+#[inline]
+unsafe fn resize(place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+    // SAFETY: the caller's contract: the new size is no larger than a layout's may be.
+    let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
+    match (is_large(layout), is_large(new)) {
+        // SAFETY: it was mapped with this length, and is the caller's alone.
+        (true, true) => unsafe { map::resize_block(place, layout.size(), size) },
+        // SAFETY: the caller's contract.
+        (false, false) => unsafe { System.realloc(place, layout, size) },
+        _ => null_mut(),
+    }
+}
+
 fn is_reserve(place: *mut u8) -> bool {
     let begin = MEMORY.0.get().addr();
     (begin..begin + RESERVE).contains(&place.addr())
@@ -151,15 +207,15 @@ fn emergency(layout: Layout, ask: impl Fn() -> *mut u8) -> *mut u8 {
     null_mut()
 }
 
-// SAFETY: memory is the C library's, or a part of the reserve that nobody else has. Nothing here panics or allocates.
+// SAFETY: memory is the C library's, a mapping of its own, or a part of the reserve that nobody else has. Nothing here panics or allocates.
 unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's contract.
-        let mut place = unsafe { ask(|| System.alloc(layout)) };
+        let mut place = unsafe { ask(|| take(layout)) };
         if place.is_null() {
             // SAFETY: the caller's contract.
-            place = emergency(layout, || unsafe { System.alloc(layout) });
+            place = emergency(layout, || unsafe { take(layout) });
         }
         if !place.is_null() {
             count(layout.size() as i64);
@@ -170,10 +226,10 @@ unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's contract.
-        let mut place = unsafe { ask(|| System.alloc_zeroed(layout)) };
+        let mut place = unsafe { ask(|| take_zeroed(layout)) };
         if place.is_null() {
             // SAFETY: the caller's contract.
-            place = emergency(layout, || unsafe { System.alloc_zeroed(layout) });
+            place = emergency(layout, || unsafe { take_zeroed(layout) });
             if is_reserve(place) {
                 // Somebody may have used it before.
                 // SAFETY: the place has this size.
@@ -191,6 +247,9 @@ unsafe impl GlobalAlloc for Heap {
         count(-(layout.size() as i64));
         if is_reserve(place) {
             to_reserve();
+        } else if is_large(layout) {
+            // SAFETY: it was mapped with this length, and is nobody's any more.
+            unsafe { map::free_block(place, layout.size()) };
         } else {
             // SAFETY: it came from there.
             unsafe { System.dealloc(place, layout) };
@@ -201,7 +260,7 @@ unsafe impl GlobalAlloc for Heap {
     unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         if !is_reserve(place) {
             // SAFETY: it came from there.
-            let moved = unsafe { ask(|| System.realloc(place, layout, size)) };
+            let moved = unsafe { ask(|| resize(place, layout, size)) };
             if !moved.is_null() {
                 count(size as i64 - layout.size() as i64);
                 return moved;
@@ -271,6 +330,33 @@ mod tests {
         to_reserve();
         restart();
         assert!(!is_exhausted());
+    }
+
+    #[test]
+    fn large_blocks_go_back_to_the_system_at_once() {
+        let is_there = |place: *mut u8| {
+            let mut pages = [0];
+            // SAFETY: one page is asked about, and one byte is there for the answer.
+            unsafe { libc::mincore(place.cast(), map::PAGE, pages.as_mut_ptr()) == 0 }
+        };
+        let layout = |size| Layout::from_size_align(size, 8).unwrap();
+        for _ in 0..20 {
+            // SAFETY: sizes as given, each freed once.
+            unsafe {
+                let place = Heap.alloc_zeroed(layout(LARGE));
+                assert!(place.addr() % map::PAGE == 0 && place.add(LARGE - 1).read() == 0);
+                place.write_bytes(7, LARGE);
+                let place = Heap.realloc(place, layout(LARGE), 4 * LARGE + 1);
+                assert_eq!((place.read(), place.add(LARGE - 1).read()), (7, 7));
+                // From one kind to the other, and back.
+                let small = Heap.realloc(place, layout(4 * LARGE + 1), 100);
+                assert!(!is_there(place) && small.add(99).read() == 7);
+                let place = Heap.realloc(small, layout(100), LARGE);
+                assert_eq!(place.add(99).read(), 7);
+                Heap.dealloc(place, layout(LARGE));
+                assert!(!is_there(place));
+            }
+        }
     }
 
     #[test]

@@ -47,7 +47,8 @@ struct Ran {
     target: &'static str,
     actions: usize,
     endings: BTreeMap<&'static str, usize>,
-    codes: BTreeMap<String, usize>,
+    /// How often each exit code came, and what clrscope said when it came last.
+    codes: BTreeMap<String, (usize, String)>,
     hangs: Vec<String>,
     units: u64,
     growth: Option<i64>,
@@ -99,7 +100,10 @@ pub fn run(bench: &Bench, table: &Table, minutes: f64, only: &str, seed: u64) ->
             ran.hangs.len(),
             ran.failure.as_deref().unwrap_or("none"),
         );
-        println!("  endings {:?}\n  exit codes {:?}", ran.endings, ran.codes);
+        println!("  endings {:?}", ran.endings);
+        for (code, (count, said)) in &ran.codes {
+            println!("  exit code {code}: {count}, such as {:?}", said.lines().last().unwrap_or_default());
+        }
         ran.hangs.iter().for_each(|hang| println!("  hang: {hang}"));
     }
     if failed > 0 {
@@ -168,7 +172,9 @@ fn one(
         if code == "hang" {
             ran.hangs.push(format!("{} {}", action.name, ending.name));
         }
-        *ran.codes.entry(code).or_insert(0) += 1;
+        let (count, said) = ran.codes.entry(code).or_default();
+        *count += 1;
+        *said = fs::read_to_string(folder.path().join("stderr")).unwrap_or_default();
         *ran.endings.entry(ending.name).or_insert(0) += 1;
         ran.actions += 1;
         if let Some(state) = State::of(pid, &tmp) {

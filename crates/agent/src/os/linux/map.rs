@@ -65,6 +65,30 @@ fn map_uncounted(bytes: usize, how: i32) -> Option<NonNull<u8>> {
     if place == libc::MAP_FAILED { None } else { NonNull::new(place.cast()) }
 }
 
+/// Memory of the heap for so many bytes, zeroed; null if there is none. The heap counts it.
+pub fn block(bytes: usize) -> *mut u8 {
+    map_uncounted(bytes, 0).map_or(std::ptr::null_mut(), NonNull::as_ptr)
+}
+
+/// Makes such memory larger or smaller. It may move; null if that cannot be, and then it stays as it is.
+///
+/// # Safety
+/// It came from here with the first number of bytes, and nobody uses it meanwhile, nor by its old address afterwards.
+pub unsafe fn resize_block(place: *mut u8, bytes: usize, new: usize) -> *mut u8 {
+    // SAFETY: the caller's contract: the mapping is ours, and has this length.
+    let moved = unsafe { libc::mremap(place.cast(), bytes, new, libc::MREMAP_MAYMOVE) };
+    if moved == libc::MAP_FAILED { std::ptr::null_mut() } else { moved.cast() }
+}
+
+/// Gives such memory back.
+///
+/// # Safety
+/// It came from here with so many bytes, and nobody uses it any more.
+pub unsafe fn free_block(place: *mut u8, bytes: usize) {
+    // SAFETY: the caller's contract.
+    unsafe { libc::munmap(place.cast(), bytes) };
+}
+
 /// A value in such memory.
 #[derive(Debug)]
 pub struct Zeroed<T>(NonNull<T>);
