@@ -131,9 +131,14 @@ pub fn all() -> Vec<Action> {
     let trace = |name: &str, more: &str| {
         Action::of(format!("trace{name}"), format!("trace PID PATTERN --for LENGTH{more} --json")).main_slot()
     };
-    all.extend([trace("", ""), trace("-count", " --count"), trace("-toggle", " --calls 200")]);
-    // A build without optimization reads the millions of calls that it has written at a million in a second.
-    all.push(Action { patience: 4, ..trace("-each-call", " --each-call -o OUT") });
+    // A build without optimization takes a second for each half a million of calls that it is told of.
+    let traces = [
+        trace("", ""),
+        trace("-count", " --count"),
+        trace("-toggle", " --calls 200"),
+        trace("-each-call", " --each-call -o OUT"),
+    ];
+    all.extend(traces.map(|trace| Action { patience: 4, ..trace }));
     all.push(Action::of("deadlocks", "deadlocks PID --json").good(&[7, 9]));
     all.push(Action::of("deadlocks-no-attach", "deadlocks PID --no-attach --json").good(&[7, 9]));
     all.push(Action::of("top", "top PID --json -d LENGTH"));
