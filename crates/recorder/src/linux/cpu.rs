@@ -1,7 +1,10 @@
 //! Where CPU samples come from.
 
+use super::rate::{self, Limits};
 use diagnostics::proc;
-use sampler::{Binding, KernelRing, Readiness, RingCosts, RingEvent, RingOptions, SharedRing, ThreadSample};
+use sampler::{
+    Binding, KernelRing, KernelTime, Readiness, RingCosts, RingEvent, RingOptions, SharedRing, ThreadSample,
+};
 use std::{
     collections::HashMap,
     os::fd::OwnedFd,
@@ -33,6 +36,14 @@ const CUT_SHARE: u64 = 100;
 /// Counters of the agent's, by their names: how often its signal handler ran, and its median time.
 const HANDLED: &str = "signals handled";
 const HANDLER_TIME: &str = "nanoseconds in the signal handler, median";
+
+/// The same: ticks that were left out because the runtime would have been suspended for too much of the time, and what
+/// is dropped as threads that got no timer.
+const SPARED: &str = "ticks left out to spare the target";
+const WITHOUT_TIMER: [&str; 2] = ["threads without a timer (RLIMIT_SIGPENDING)", "threads not sampled"];
+
+/// How long it may take to measure what a sample costs.
+const COSTS_LIMIT: Duration = Duration::from_millis(200);
 
 /// What one sample costs the process beside the time of threads of ours, in nanoseconds. Measured on a thread of its own,
 /// while the recording begins.
@@ -98,6 +109,8 @@ pub(super) struct CpuSource {
     cut: u64,
     reported: [u64; 4],
     costs: Costs,
+    /// What limited the rate of a ring that is closed.
+    ring_limit: Option<String>,
     /// Of each thread, how often it was put on a processor, and all together since the recording began. Only where a switch
     /// costs something.
     switches: (HashMap<u32, u64>, u64),
@@ -160,6 +173,7 @@ impl CpuSource {
             cut: 0,
             reported: [0; 4],
             costs: Costs::default(),
+            ring_limit: None,
             switches: Default::default(),
         }
     }
@@ -285,12 +299,50 @@ impl CpuSource {
         Some(stack)
     }
 
+    /// What keeps samples from coming as often as was asked for, where that is so. `status` is the agent's.
+    pub fn limits(&self, status: &wire::Status) -> Limits {
+        let of = |pairs: &[(String, u64)], name: &str| {
+            pairs.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count)
+        };
+        let mut limits = Limits::default();
+        match &self.source {
+            Engine::Off => limits.reason.clone_from(&self.ring_limit),
+            Engine::Ring(ring) => limits.reason = limit_of(ring),
+            Engine::Shared(_) => {
+                limits.threads_without_timer = WITHOUT_TIMER.iter().map(|name| of(&status.dropped, name)).sum();
+                limits.tick_hz = rate::kernel_tick_hz();
+                limits.reason = limits.tick_hz.filter(|tick| *tick < self.rate_hz).map(|tick| {
+                    format!("timers on CPU time fire at most once in each tick of the kernel, which ticks at {tick} Hz")
+                });
+            }
+            Engine::Walk if of(&status.counters, SPARED) > 0 => {
+                limits.reason = Some("ticks were left out so that the runtime is not suspended for too long".into());
+            }
+            Engine::Walk => limits.reason = Some("ticks that came late were left out".into()),
+        }
+        limits
+    }
+
+    /// Samples per second of a thread's CPU time that were asked for.
+    pub fn rate_hz(&self) -> u32 {
+        self.rate_hz
+    }
+
     /// No further samples. What the ring holds already is lost unless it is taken before.
     pub fn stop(&mut self) {
-        if matches!(self.source, Engine::Ring(_)) {
+        if let Engine::Ring(ring) = &self.source {
+            self.ring_limit = limit_of(ring);
             self.source = Engine::Off;
         }
     }
+}
+
+/// What keeps a ring from sampling as often as was asked for.
+fn limit_of(ring: &KernelRing) -> Option<String> {
+    if ring.counters().throttled > 0 {
+        return Some("the kernel left samples out (kernel.perf_event_max_sample_rate)".into());
+    }
+    (ring.kernel_time() != KernelTime::Sampled).then(|| "the time in the kernel has no samples of its own".into())
 }
 
 fn options(binding: Binding, rate_hz: u32, stack_bytes: u32) -> RingOptions {
