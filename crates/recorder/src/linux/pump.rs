@@ -1104,7 +1104,6 @@ impl Pump {
         sharing: &mut Sharing,
         wanted: impl Fn(&mut Self, u32, StackId) -> bool,
     ) -> Vec<Ready> {
-        self.observer.target_stopped += tick.stopped;
         let mut samples = Vec::new();
         let target = &self.sources.target;
         let ticked: Vec<Ticked> = tick
@@ -1187,7 +1186,6 @@ impl Pump {
         if self.window.is_over(look.time) {
             return;
         }
-        self.observer.target_stopped += look.stopped;
         let target = &self.sources.target;
         let walked: HashMap<u32, &WallSample> =
             look.threads.iter().map(|sample| (target.host_tid(sample.os_tid), sample)).collect();
