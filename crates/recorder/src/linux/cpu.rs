@@ -9,7 +9,7 @@ use std::{
     collections::HashMap,
     os::fd::OwnedFd,
     sync::{Arc, OnceLock},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use unwind::Registers;
 use wire::{CpuEngine, ring::Layout};
@@ -46,15 +46,38 @@ const WITHOUT_TIMER: [&str; 2] = ["threads without a timer (RLIMIT_SIGPENDING)",
 const COSTS_LIMIT: Duration = Duration::from_millis(200);
 
 /// What one sample costs the process beside the time of threads of ours, in nanoseconds. Measured on a thread of its own,
-/// while the recording begins.
-type Costs = Arc<OnceLock<RingCosts>>;
+/// which takes a processor for some 20 ms: not before somebody asks, so that a program that is launched or attached to
+/// does not share its processors with that as well while it begins.
+#[derive(Default)]
+struct Costs {
+    measured: Arc<OnceLock<RingCosts>>,
+    measure: Option<Box<dyn FnOnce() -> RingCosts + Send>>,
+}
 
-fn measure(costs: impl FnOnce() -> RingCosts + Send + 'static) -> Costs {
-    let measured = Costs::default();
-    let result = measured.clone();
-    // Without the thread the costs are not known, and count as none.
-    let _ = std::thread::Builder::new().name("clrscope-cost".into()).spawn(move || measured.set(costs()));
-    result
+impl Costs {
+    fn later(measure: impl FnOnce() -> RingCosts + Send + 'static) -> Self {
+        Self { measured: Arc::default(), measure: Some(Box::new(measure)) }
+    }
+
+    /// The costs, or none so far.
+    fn get(&mut self) -> RingCosts {
+        if let Some(measure) = self.measure.take() {
+            let measured = self.measured.clone();
+            // Without the thread the costs are not known, and count as none.
+            let _ = std::thread::Builder::new().name("clrscope-cost".into()).spawn(move || measured.set(measure()));
+        }
+        self.measured.get().copied().unwrap_or_default()
+    }
+
+    /// Waits until they are known, where they can be.
+    fn wait(&mut self) {
+        let until = Instant::now() + COSTS_LIMIT;
+        self.get();
+        // The other one is that of the thread that measures.
+        while self.measured.get().is_none() && Arc::strong_count(&self.measured) > 1 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 /// What a source gave.
@@ -127,7 +150,7 @@ impl CpuSource {
         let stack = if rate_hz < FAST { STACK } else { STACK_FAST };
         let ring = KernelRing::open(pid, &options(binding, rate_hz, stack))?;
         let description = ring.description();
-        let costs = measure(ring.measure_costs());
+        let costs = Costs::later(ring.measure_costs());
         let mut source = Self::make(CpuEngine::KernelRing, Engine::Ring(Box::new(ring)), pid, rate_hz, description);
         (source.stack, source.binding, source.costs) = (stack, binding, costs);
         if binding == Binding::Threads {
@@ -204,7 +227,7 @@ impl CpuSource {
     pub fn share(&mut self, descriptor: OwnedFd, layout: Layout) -> Result<(), String> {
         let period = 1_000_000_000 / u64::from(self.rate_hz.max(1));
         let ring = SharedRing::open(&descriptor, layout, period).map_err(|error| error.to_string())?;
-        self.costs = measure(|| RingCosts { sample: sampler::signal_cost(), switch: None });
+        self.costs = Costs::later(|| RingCosts { sample: sampler::signal_cost(), switch: None });
         self.source = Engine::Shared(Some(ring));
         Ok(())
     }
@@ -252,7 +275,7 @@ impl CpuSource {
         if self.binding == Binding::Threads && matches!(self.source, Engine::Ring(_)) {
             self.count_switches();
         }
-        let RingCosts { sample, switch } = self.costs.get().copied().unwrap_or_default();
+        let RingCosts { sample, switch } = self.costs.get();
         let counter = |name: &str| counters.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count);
         let (samples, handler) = match self.engine {
             CpuEngine::Signals => (counter(HANDLED), counter(HANDLER_TIME)),
@@ -260,6 +283,24 @@ impl CpuSource {
         };
         let samples = samples.saturating_mul(sample.unwrap_or_default() + handler);
         Duration::from_nanos(samples.saturating_add(self.switches.1.saturating_mul(switch.unwrap_or_default())))
+    }
+
+    /// Waits until it is known what a sample costs, so that the last account holds it.
+    pub fn wait_for_costs(&mut self) {
+        if self.engine == CpuEngine::Signals || self.taken_before + self.taken > 0 {
+            self.costs.wait();
+        }
+    }
+
+    /// Forgets what came so far.
+    pub fn forget(&mut self) {
+        let mut forgotten = Vec::new();
+        let _ = self.take(Duration::ZERO, &mut forgotten);
+    }
+
+    /// Whether it may be opened before its process has begun: it then takes samples of whatever program the process runs.
+    pub fn is_of_processors(&self) -> bool {
+        matches!(self.source, Engine::Ring(_)) && self.binding == Binding::Processors
     }
 
     fn count_switches(&mut self) {
@@ -292,6 +333,9 @@ impl CpuSource {
         self.stack = stack;
         let bigger = bigger.ok()?;
         self.description = bigger.description() + &self.why;
+        if self.costs.measure.is_some() {
+            self.costs = Costs::later(bigger.measure_costs());
+        }
         ring.drain(|event| taken.extend(own(event)));
         **ring = bigger;
         self.taken_before += self.taken;

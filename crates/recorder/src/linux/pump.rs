@@ -440,8 +440,10 @@ impl Pump {
     /// One round: take what there is from every source, and write what is due.
     fn step(&mut self) {
         if self.waiting.is_empty() || self.closed {
-            let first =
-                self.timings.attach_to_first_sample.is_none() && now().saturating_sub(self.window.start) < FIRST;
+            // Of a program that is launched nobody waits for the first sample, and it needs its processors.
+            let first = self.sources.requested.is_some()
+                && self.timings.attach_to_first_sample.is_none()
+                && now().saturating_sub(self.window.start) < FIRST;
             self.take_cpu(if first { FIRST_ROUND } else { ROUND });
         } else {
             // The answer to what was asked lets them go on, and often to ask for more: it comes in a millisecond.
@@ -1645,6 +1647,7 @@ impl Pump {
         self.settle_event_samples(true);
         self.settle_exceptions(true);
         self.emit(u64::MAX);
+        self.sources.cpu.wait_for_costs();
         self.every_second();
         let rate = self.sampling_rate();
         let exit_code = self.exit_code(reason);
