@@ -1,4 +1,5 @@
-// Writes one line and ends: for benchmarks of what recording adds to the start and the end of a program.
+// Writes one line and ends: for benchmarks of what recording adds to the start and the end of a
+// program.
 using System;
 
 namespace Clrscope.Samples

@@ -116,12 +116,14 @@ impl Profile {
         self.info.profilers.iter().find(|run| run.id == id)
     }
 
-    /// How often a profiler sampled each thread, as measured; `None` for what does not sample, and in older recordings.
+    /// How often a profiler sampled each thread, as measured; `None` for what does not sample, and
+    /// in older recordings.
     pub fn sampling_rate(&self, id: &str) -> Option<&SamplingRate> {
         self.rates.iter().find(|rate| rate.profiler == id)
     }
 
-    /// Samples per second of a thread's time, by a profiler: those achieved where they differ noticeably from those asked for.
+    /// Samples per second of a thread's time, by a profiler: those achieved where they differ
+    /// noticeably from those asked for.
     pub fn rate_hz(&self, id: &str) -> Option<f64> {
         let achieved = self.sampling_rate(id).filter(|rate| rate.differs()).and_then(SamplingRate::achieved_hz);
         achieved.or_else(|| self.run(id)?.rate_hz.map(f64::from))

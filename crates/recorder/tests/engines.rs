@@ -1,4 +1,5 @@
-//! Which engine takes CPU samples where the machine forbids the better ones, and whether the report says why.
+//! Which engine takes CPU samples where the machine forbids the better ones, and whether the report
+//! says why.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod support;

@@ -200,7 +200,8 @@ pub enum SessionRecord {
     },
     /// How much of the processors the process had and lacked.
     Processors(ProcessorUse),
-    /// How often threads were sampled, measured. A later one of the same profiler replaces an earlier one.
+    /// How often threads were sampled, measured. A later one of the same profiler replaces an
+    /// earlier one.
     SamplingRate(SamplingRate),
 }
 
@@ -1269,7 +1270,8 @@ pub struct ProcessorUse {
     pub throttled: u64,
 }
 
-/// How often threads were sampled, measured: samples of threads, and the CPU time of these threads in which they came.
+/// How often threads were sampled, measured: samples of threads, and the CPU time of these threads
+/// in which they came.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SamplingRate {
     /// Id of the profiler.
@@ -1282,7 +1284,8 @@ pub struct SamplingRate {
     pub cpu: Nanos,
     /// Ticks of the kernel per second, where no timer of the engine can fire more often.
     pub tick_hz: Option<u32>,
-    /// What keeps the rate below the one that was asked for, in words for a reader, where that is known.
+    /// What keeps the rate below the one that was asked for, in words for a reader, where that is
+    /// known.
     pub limit: Option<String>,
     /// Threads that have no timer and therefore no samples.
     pub threads_without_timer: u64,
@@ -1293,8 +1296,8 @@ impl SamplingRate {
     const ENOUGH: f64 = 50.0;
     /// The smallest difference that is worth a word, as a share of what was asked for.
     const NOTICEABLE: f64 = 0.05;
-    /// Where ticks meet threads at random, the number of samples spreads by its root. Less than so many
-    /// standard deviations is no difference.
+    /// Where ticks meet threads at random, the number of samples spreads by its root. Less than so
+    /// many standard deviations is no difference.
     const SPREAD: f64 = 3.0;
 
     /// Samples per second of CPU time that were achieved; `None` where too little was measured.
@@ -1303,7 +1306,8 @@ impl SamplingRate {
         (self.expected() >= Self::ENOUGH).then(|| self.samples as f64 / seconds)
     }
 
-    /// Whether that differs noticeably from the rate that was asked for: by more than 5 %, and by more than chance explains.
+    /// Whether that differs noticeably from the rate that was asked for: by more than 5 %, and by
+    /// more than chance explains.
     pub fn differs(&self) -> bool {
         let expected = self.expected();
         let distance = (self.samples as f64 - expected).abs();

@@ -1,8 +1,8 @@
 //! What `launch` adds to the start and to the end of a program.
 //!
-//! The sample `hello` writes a line and ends. It is started alone
-//! and under `launch`, in turns. Each run under `launch` is compared with the run alone just before it, so that a machine
-//! that becomes slower for a while disturbs both.
+//! The sample `hello` writes a line and ends. It is started alone and under `launch`, in turns.
+//! Each run under `launch` is compared with the run alone just before it, so that a machine that
+//! becomes slower for a while disturbs both.
 
 use super::table::{Distribution, Goal, Row};
 use crate::tool;

@@ -37,8 +37,8 @@ const CUT_SHARE: u64 = 100;
 const HANDLED: &str = "signals handled";
 const HANDLER_TIME: &str = "nanoseconds in the signal handler, median";
 
-/// The same: ticks that were left out because the runtime would have been suspended for too much of the time, and what
-/// is dropped as threads that got no timer.
+/// The same: ticks that were left out because the runtime would have been suspended for too much of
+/// the time, and what is dropped as threads that got no timer.
 const SPARED: &str = "ticks left out to spare the target";
 const WITHOUT_TIMER: [&str; 2] = ["threads without a timer (RLIMIT_SIGPENDING)", "threads not sampled"];
 
@@ -46,8 +46,8 @@ const WITHOUT_TIMER: [&str; 2] = ["threads without a timer (RLIMIT_SIGPENDING)",
 const COSTS_LIMIT: Duration = Duration::from_millis(200);
 
 /// What one sample costs the process beside the time of threads of ours, in nanoseconds. Measured on a thread of its own,
-/// which takes a processor for some 20 ms: not before somebody asks, so that a program that is launched or attached to
-/// does not share its processors with that as well while it begins.
+/// which takes a processor for some 20 ms: not before somebody asks, so that a program that is
+/// launched or attached to does not share its processors with that as well while it begins.
 #[derive(Default)]
 struct Costs {
     measured: Arc<OnceLock<RingCosts>>,
@@ -298,7 +298,8 @@ impl CpuSource {
         let _ = self.take(Duration::ZERO, &mut forgotten);
     }
 
-    /// Whether it may be opened before its process has begun: it then takes samples of whatever program the process runs.
+    /// Whether it may be opened before its process has begun: it then takes samples of whatever
+    /// program the process runs.
     pub fn is_of_processors(&self) -> bool {
         matches!(self.source, Engine::Ring(_)) && self.binding == Binding::Processors
     }
@@ -343,7 +344,8 @@ impl CpuSource {
         Some(stack)
     }
 
-    /// What keeps samples from coming as often as was asked for, where that is so. `status` is the agent's.
+    /// What keeps samples from coming as often as was asked for, where that is so. `status` is the
+    /// agent's.
     pub fn limits(&self, status: &wire::Status) -> Limits {
         let of = |pairs: &[(String, u64)], name: &str| {
             pairs.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count)

@@ -419,7 +419,8 @@ impl Supervisor {
 
 /// The diagnostic port of a process that is still held back at its start; `None` if it has none.
 fn port_of(pid: u32) -> Option<Port> {
-    // The process is held: to find out all about it takes longer than everything else that it is held for.
+    // The process is held: to find out all about it takes longer than everything else that it is
+    // held for.
     diagnostics::named_port(pid).or_else(|| diagnostics::find_pid(pid).ok()?.port().ok())
 }
 

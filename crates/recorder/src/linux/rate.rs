@@ -1,7 +1,8 @@
-//! How often threads are sampled, measured: samples of a thread against the CPU time that the kernel counts for it.
+//! How often threads are sampled, measured: samples of a thread against the CPU time that the
+//! kernel counts for it.
 //!
-//! What an engine says that a sample stands for is not asked: timers that do not fire, ticks that are left out and
-//! samples that are lost would not show in it.
+//! What an engine says that a sample stands for is not asked: timers that do not fire, ticks that
+//! are left out and samples that are lost would not show in it.
 
 use super::pump::now;
 use diagnostics::proc;
@@ -9,7 +10,8 @@ use rustix::time::{ClockId, clock_getres};
 use session::SamplingRate;
 use std::collections::HashMap;
 
-/// Threads that are measured, at most: their CPU times are read each second, and a few busy ones tell the rate.
+/// Threads that are measured, at most: their CPU times are read each second, and a few busy ones
+/// tell the rate.
 const MOST_THREADS: usize = 64;
 
 /// A thread's CPU time at a moment.
@@ -85,8 +87,9 @@ impl RateMeter {
         }
     }
 
-    /// Samples and CPU time of threads that ran for long enough. Where the measurement of a thread begins has to do with
-    /// its samples, so that one is missing in half of the cases: of few samples that would be much.
+    /// Samples and CPU time of threads that ran for long enough. Where the measurement of a thread
+    /// begins has to do with its samples, so that one is missing in half of the cases: of few
+    /// samples that would be much.
     pub fn total(&self, asked_hz: u32) -> (u64, u64) {
         const ENOUGH: u64 = 20;
         let least = ENOUGH * 1_000_000_000 / u64::from(asked_hz.max(1));
@@ -95,8 +98,9 @@ impl RateMeter {
     }
 }
 
-/// Ticks of the kernel's timer per second (`CONFIG_HZ`): timers on CPU time are looked at only then. The kernel tells it as
-/// the resolution of its coarse clock, which is advanced at each tick; `None` where that cannot be a tick.
+/// Ticks of the kernel's timer per second (`CONFIG_HZ`): timers on CPU time are looked at only
+/// then. The kernel tells it as the resolution of its coarse clock, which is advanced at each tick;
+/// `None` where that cannot be a tick.
 pub(super) fn kernel_tick_hz() -> Option<u32> {
     let tick = clock_getres(ClockId::MonotonicCoarse);
     let nanos = u64::try_from(tick.tv_nsec).ok().filter(|_| tick.tv_sec == 0)?;

@@ -55,9 +55,10 @@ impl Recorded {
         self.stated.map(|stated| 100.0 * stated.cpu / self.on.processors())
     }
 
-    /// How much of the work is lost by what the recording states, in percent: CPU time in the program, time in which it is
-    /// suspended, and the processors that clrscope's own process takes from a program that keeps all of them busy. What
-    /// [`Recorded::throughput`] is to be compared with.
+    /// How much of the work is lost by what the recording states, in percent: CPU time in the
+    /// program, time in which it is suspended, and the processors that clrscope's own process takes
+    /// from a program that keeps all of them busy. What [`Recorded::throughput`] is to be compared
+    /// with.
     pub fn stated_throughput(&self, processors: f64) -> Option<f64> {
         let (stated, own) = (self.stated?, self.own_cpu?);
         Some(100.0 * (stated.cpu / self.on.processors() + stated.paused + own / processors))
@@ -133,7 +134,8 @@ pub const NOISE: &str = "none again: noise";
 /// How far a stated cost may be from a measured loss.
 const FACTOR: f64 = 2.0;
 
-/// A table of what recordings state, beside the loss that was measured. `processors` are those of the machine.
+/// A table of what recordings state, beside the loss that was measured. `processors` are those of
+/// the machine.
 pub fn stated_and_lost(program: &str, processors: f64, outcomes: &[Outcome]) -> String {
     let mut text = format!(
         "**{program}: stated cost and measured loss**\n\n| recording | CPU: stated | CPU: lost | lost / stated | \
@@ -171,7 +173,8 @@ pub fn stated_and_lost(program: &str, processors: f64, outcomes: &[Outcome]) -> 
     text
 }
 
-/// How a loss relates to the stated cost, and whether that is good: within a factor of two, or both below the noise.
+/// How a loss relates to the stated cost, and whether that is good: within a factor of two, or both
+/// below the noise.
 fn ratio(stated: &Distribution, lost: &Distribution, noise: f64) -> String {
     if stated.len() == 0 || lost.len() == 0 {
         return NONE.to_owned();
@@ -229,7 +232,8 @@ mod tests {
     #[test]
     fn a_stated_cost_is_held_against_the_loss() {
         let row = |name: &str, cpus: [f64; 3]| {
-            // 5 % of CPU time are stated, and 0.5 % of pauses; outside are 5 % of one of two processors.
+            // 5 % of CPU time are stated, and 0.5 % of pauses; outside are 5 % of one of two
+            // processors.
             let stated = Some(Stated { cpu: 0.05, paused: 0.005 });
             let windows = cpus.map(|cpu| Recorded { stated, ..recorded(window(100_000.0, cpu, 2.0)) }).to_vec();
             Outcome { name: name.into(), windows, failed: None }
