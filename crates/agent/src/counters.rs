@@ -30,7 +30,7 @@ counters! {
     failed_walks = "stack walks failed";
     /// Suspensions of the runtime.
     suspensions = "suspensions";
-    /// Nanoseconds that the world stood still for walks.
+    /// Nanoseconds that the runtime was suspended for walks, and to prepare threads for signals.
     stopped = "nanoseconds stopped";
     /// Ticks that came so late that they were left out.
     late_ticks = "ticks left out";

@@ -431,12 +431,15 @@ impl<'a> Writer<'a> {
         let all = visits.len() == threads.len();
         let Some(more) = self.visits.checked_sub(1) else { return };
         self.visits = more;
+        let begun = clock::monotonic();
         let Ok(suspended) = agent.runtime.suspend() else {
             Counters::add(&agent.counters.refused_suspensions, 1);
             return;
         };
         agent.with_signals(|engine| engine.visit(&visits));
         drop(suspended);
+        // Not in the counter of suspensions, which are those of ticks.
+        Counters::add(&agent.counters.stopped, clock::monotonic().saturating_sub(begun));
         let (answered, armed) = agent.with_signals(|engine| engine.arm_visited(&visits)).unwrap_or_default();
         if answered > 0 && armed == 0 && all {
             // Such as where the user may have no more signals pending: timers need that.
@@ -787,7 +790,7 @@ impl<'a> Writer<'a> {
             time: clock::monotonic(),
             memory,
             cpu: clock::thread_cpu() + agent.tick_cpu.load(Relaxed),
-            stopped: agent.counters.extending.load(Relaxed),
+            stopped: agent.counters.extending.load(Relaxed) + agent.counters.stopped.load(Relaxed),
             dropped,
             counters,
             resources: ledger::report(),

@@ -12,7 +12,7 @@ use diagnostics::DotnetProcess;
 use profilers::Selection;
 use recorder::{EngineChoice, Progress, RecordError, RecordOptions, Recording, SessionSummary, Summary};
 use serde::Serialize;
-use session::EndReason;
+use session::{EndReason, SamplingRate};
 use std::{
     convert::Infallible,
     fmt::Write as _,
@@ -436,6 +436,9 @@ fn session_text(text: &mut String, session: &SessionSummary) {
     if !session.engine.is_empty() {
         let _ = writeln!(text, "  engine   {}", session.engine);
     }
+    if let Some(rate) = session.rate.as_ref().map(ToString::to_string).filter(|rate| !rate.is_empty()) {
+        let _ = writeln!(text, "  rate     {rate}");
+    }
     let observer = &session.observer;
     let _ = writeln!(
         text,
@@ -484,6 +487,12 @@ pub fn summary_json(summary: &Summary) -> impl Serialize + use<> {
         file: Option<String>,
         duration_seconds: f64,
         engine: Option<String>,
+        rate_hz: Option<u32>,
+        achieved_hz: Option<f64>,
+        /// Only where the rate that was achieved differs noticeably.
+        rate_limit: Option<String>,
+        kernel_tick_hz: Option<u32>,
+        threads_without_timer: Option<u64>,
         samples: std::collections::BTreeMap<&'static str, u64>,
         dropped: std::collections::BTreeMap<String, u64>,
         target_cpu_seconds: f64,
@@ -510,6 +519,11 @@ pub fn summary_json(summary: &Summary) -> impl Serialize + use<> {
                 file: session.path.as_ref().map(|path| path.display().to_string()),
                 duration_seconds: session.duration.as_secs_f64(),
                 engine: Some(session.engine.clone()).filter(|engine| !engine.is_empty()),
+                rate_hz: session.rate.as_ref().map(|rate| rate.asked_hz),
+                achieved_hz: session.rate.as_ref().and_then(SamplingRate::achieved_hz),
+                rate_limit: session.rate.as_ref().filter(|rate| rate.differs()).and_then(|rate| rate.limit.clone()),
+                kernel_tick_hz: session.rate.as_ref().and_then(|rate| rate.tick_hz),
+                threads_without_timer: session.rate.as_ref().map(|rate| rate.threads_without_timer),
                 samples: session.samples.iter().copied().collect(),
                 dropped: session.observer.dropped.iter().cloned().collect(),
                 target_cpu_seconds: seconds(session.observer.target_cpu),
@@ -605,6 +619,14 @@ mod tests {
                 path: Some("my files/web.clrscope".into()),
                 duration: Duration::from_secs(10),
                 engine: "kernel ring".into(),
+                rate: Some(SamplingRate {
+                    asked_hz: 999,
+                    samples: 1000,
+                    cpu: 4_000_000_000,
+                    tick_hz: Some(250),
+                    limit: Some("the kernel ticks at 250 Hz".into()),
+                    ..SamplingRate::default()
+                }),
                 samples: vec![("cpu", 990), ("gc", 3)],
                 observer: ObserverStatus {
                     target_cpu: 12_000_000,
@@ -632,6 +654,7 @@ mod tests {
             "cpu 990, gc 3",
             "12.0ms CPU in the process",
             "dropped  2 ring full\n",
+            "rate     achieved 250 Hz instead of 999 Hz: the kernel ticks at 250 Hz\n",
             "note     an APM holds the main slot",
             "clrscope report 'my files/web.clrscope' --format html",
         ] {
@@ -674,6 +697,11 @@ mod tests {
     #[test]
     fn a_summary_in_json() {
         let json = serde_json::to_value(summary_json(&summary())).unwrap();
+        assert_eq!(
+            (&json["sessions"][0]["rate_hz"], &json["sessions"][0]["achieved_hz"]),
+            (&999.into(), &250.0.into())
+        );
+        assert_eq!(json["sessions"][0]["rate_limit"], "the kernel ticks at 250 Hz");
         let session = &json["sessions"][0];
         assert_eq!((&session["samples"]["cpu"], &session["end"]), (&990.into(), &"process-exited".into()));
         assert_eq!(session["dropped"]["ring full"], 2);

@@ -258,6 +258,10 @@ impl ProfileBuilder {
                     profile.processors.push(*used);
                 }
             }
+            SessionRecord::SamplingRate(rate) => {
+                profile.rates.retain(|known| known.profiler != rate.profiler);
+                profile.rates.push(rate.clone());
+            }
             SessionRecord::Resources(uses) => profile.resources.clone_from(uses),
             SessionRecord::Note { time, message } => {
                 see(*time);
@@ -310,6 +314,7 @@ impl ProfileBuilder {
             survivors: Vec::new(),
             observer: Vec::new(),
             processors: Vec::new(),
+            rates: Vec::new(),
             resources: Vec::new(),
             notes: Vec::new(),
             end: None,
@@ -353,6 +358,7 @@ impl ProfileBuilder {
             // The costs of the observer count from the start, so that the last one stays true.
             profile.observer.extend(old.observer.pop());
             profile.resources = std::mem::take(&mut old.resources);
+            profile.rates = std::mem::take(&mut old.rates);
         }
         self.latest = latest;
     }

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use session::{
-    FunctionId, GcEvent, Nanos, ObserverStatus, PauseEvent, ProcessorUse, ProfilerRun, ResourceUse, SessionEnd,
-    SessionInfo, SurvivorLook,
+    FunctionId, GcEvent, Nanos, ObserverStatus, PauseEvent, ProcessorUse, ProfilerRun, ResourceUse, SamplingRate,
+    SessionEnd, SessionInfo, SurvivorLook,
 };
 
 use crate::{
@@ -57,6 +57,8 @@ pub struct Profile {
     pub observer: Vec<ObserverStatus>,
     /// How much of the processors the process had and lacked, by time.
     pub processors: Vec<ProcessorUse>,
+    /// How often threads were sampled, measured, by profiler.
+    pub rates: Vec<SamplingRate>,
     /// What the agent held in the target, as last reported.
     pub resources: Vec<ResourceUse>,
     /// What a user should know.
@@ -112,6 +114,19 @@ impl Profile {
     /// How a profiler ran, if it did.
     pub fn run(&self, id: &str) -> Option<&ProfilerRun> {
         self.info.profilers.iter().find(|run| run.id == id)
+    }
+
+    /// How often a profiler sampled each thread, as measured; `None` for what does not sample, and
+    /// in older recordings.
+    pub fn sampling_rate(&self, id: &str) -> Option<&SamplingRate> {
+        self.rates.iter().find(|rate| rate.profiler == id)
+    }
+
+    /// Samples per second of a thread's time, by a profiler: those achieved where they differ
+    /// noticeably from those asked for.
+    pub fn rate_hz(&self, id: &str) -> Option<f64> {
+        let achieved = self.sampling_rate(id).filter(|rate| rate.differs()).and_then(SamplingRate::achieved_hz);
+        achieved.or_else(|| self.run(id)?.rate_hz.map(f64::from))
     }
 
     /// Costs and losses of the whole recording, where they were recorded.

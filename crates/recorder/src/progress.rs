@@ -1,5 +1,5 @@
 use rules::RuleSet;
-use session::{EndReason, ObserverStatus, ResourceUse};
+use session::{EndReason, ObserverStatus, ResourceUse, SamplingRate};
 use std::{
     path::PathBuf,
     sync::{
@@ -92,6 +92,8 @@ pub struct SessionSummary {
     pub duration: Duration,
     /// The CPU engine used, in words; empty without the `cpu` profiler.
     pub engine: String,
+    /// How often threads were sampled, measured; `None` without the `cpu` profiler.
+    pub rate: Option<SamplingRate>,
     /// Samples or events kept, by profiler id.
     pub samples: Vec<(&'static str, u64)>,
     /// Costs and drops.

@@ -73,6 +73,12 @@ fn time_is_where_the_program_spends_it() {
         assert_eq!(summary.notes, Vec::<String>::new(), "{runtime}");
         assert_clean(&mut process, &summary);
         assert_whole(&summary, 0.99);
+        let rate = summary.rate.as_ref().unwrap();
+        let tick = f64::from(rate.tick_hz.unwrap());
+        let achieved = rate.achieved_hz().unwrap();
+        assert!((achieved / tick.min(1000.0) - 1.0).abs() < 0.1, "{runtime}: {rate:?}");
+        assert_eq!(rate.differs(), tick < 1000.0, "{runtime}: {rate:?}");
+        assert!(tick >= 1000.0 || rate.to_string().contains("in each tick of the kernel"), "{rate}");
         let weights = weights(&path, &["Slow", "Medium", "Light"]);
         let all: u64 = weights.values().sum();
         let samples = summary.samples.iter().find(|(id, _)| *id == "cpu").unwrap().1 as f64;

@@ -358,7 +358,8 @@ impl Writer<'_> {
 
 fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(), ReportError> {
     let info = &profile.info;
-    let rate = info.profilers.iter().filter_map(|run| run.rate_hz).max().unwrap_or(100).max(1);
+    let rates = info.profilers.iter().filter_map(|run| profile.rate_hz(&run.id));
+    let rate = rates.reduce(f64::max).unwrap_or(100.0).max(1.0);
     let mut fx = fx::Profile::new(
         &format!("{} – .NET {} – clrscope {}", info.process_name, info.runtime, info.tool_version),
         fx::ReferenceTimestamp::from_duration_since_unix_epoch(Duration::from_millis(info.start_unix_ms)),

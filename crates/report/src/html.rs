@@ -490,7 +490,8 @@ fn meta(profile: &Profile) -> Value {
         "filtered": profile.filtered,
         "dropped": profile.dropped(),
         "profilers": info.profilers.iter().map(|run| json!({
-            "id": run.id, "engine": run.engine, "rate": run.rate_hz,
+            "id": run.id, "engine": run.engine, "rate": profile.rate_hz(&run.id), "asked": run.rate_hz,
+            "achieved": profile.sampling_rate(&run.id).map(ToString::to_string),
             "params": run.params.iter().map(|(name, value)| format!("{name} = {value}")).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
     })

@@ -196,6 +196,15 @@ fn recording(profile: &Profile) -> Value {
         "duration_ns": profile.duration(),
         "profilers": info.profilers.iter().map(|run| json!({
             "id": run.id, "engine": run.engine, "rate_hz": run.rate_hz,
+            "sampling": profile.sampling_rate(&run.id).map(|rate| json!({
+                "achieved_hz": rate.achieved_hz(),
+                "differs": rate.differs(),
+                "limit": rate.limit.as_ref().filter(|_| rate.differs()),
+                "kernel_tick_hz": rate.tick_hz,
+                "samples": rate.samples,
+                "cpu_ns": rate.cpu,
+                "threads_without_timer": rate.threads_without_timer,
+            })),
             "parameters": run.params.iter().map(|(name, value)| (name.clone(), json!(value))).collect::<serde_json::Map<_, _>>(),
         })).collect::<Vec<_>>(),
         "end": profile.end.as_ref().map(|end| json!({

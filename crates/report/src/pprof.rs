@@ -236,8 +236,8 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         let value_type = first.value_type();
         head.period_type =
             Some(proto::ValueType { ty: strings.id(value_type.kind), unit: strings.id(value_type.unit.id()) });
-        let rate = profile.run(first.id()).and_then(|run| run.rate_hz).filter(|rate| *rate > 0);
-        head.period = rate.map_or(1, |rate| 1_000_000_000 / i64::from(rate));
+        let rate = profile.rate_hz(first.id()).filter(|rate| *rate > 0.0);
+        head.period = rate.map_or(1, |rate| (1e9 / rate) as i64);
     }
     head.time_nanos = signed(profile.info.start_unix_ms.saturating_mul(1_000_000))
         .saturating_add(signed(profile.start.saturating_sub(profile.info.start)));
@@ -247,8 +247,10 @@ fn render(profile: &Profile, options: &Options, out: &mut dyn Write) -> Result<(
         format!(".NET {} on {}", profile.info.runtime, profile.info.platform),
         format!("{} samples dropped", profile.dropped()),
     ];
+    let rates = profile.rates.iter().map(|rate| (rate.profiler.as_str(), rate.to_string()));
+    let rates = rates.filter(|(_, text)| !text.is_empty()).map(|(profiler, text)| format!("{profiler}: {text}"));
     let notes = profile.notes.iter().map(|(_, note)| note.clone());
-    head.comment = comments.into_iter().chain(notes).map(|comment| strings.id(&comment)).collect();
+    head.comment = comments.into_iter().chain(rates).chain(notes).map(|comment| strings.id(&comment)).collect();
 
     let mut has_lines = vec![false; tables.modules.len()];
     let (mut filenames, mut locations) = (vec![0; tables.functions.len()], HashMap::new());

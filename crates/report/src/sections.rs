@@ -178,6 +178,10 @@ fn recording(profile: &Profile) -> Section {
         if let Some(rate) = run.rate_hz {
             text = format!("{rate} Hz, {text}");
         }
+        // As measured, where that is not what was asked for.
+        if let Some(rate) = profile.sampling_rate(&run.id).map(ToString::to_string).filter(|rate| !rate.is_empty()) {
+            text = format!("{rate}; {text}");
+        }
         for (name, value) in &run.params {
             text.push_str(&format!(", {name} = {value}"));
         }

@@ -6,7 +6,8 @@ mod common;
 use std::collections::BTreeSet;
 
 use common::{file, profile, render, text};
-use profile::{BuildOptions, Filter, NameStyle, Profile, SeriesKind};
+use profile::session::{SamplingRate, SessionRecord};
+use profile::{BuildOptions, Filter, NameStyle, Profile, ProfileBuilder, SeriesKind};
 use report::{EXPORTERS, Options};
 use serde_json::Value;
 
@@ -51,6 +52,51 @@ fn a_recording_that_was_cut_short_says_so() {
         let page = text(&profile, format, &Options::default());
         assert!(page.contains("cut short: the recorder was killed"), "{format}");
     }
+}
+
+/// The records with a measured rate of 25 Hz, where 99 Hz were asked for, before the end.
+fn slow_timers(rate: SamplingRate) -> Profile {
+    let mut records = common::records();
+    records.insert(records.len() - 1, SessionRecord::SamplingRate(rate));
+    let mut builder = ProfileBuilder::new(BuildOptions::default());
+    records.iter().for_each(|record| builder.add(record).unwrap());
+    builder.finish(false).unwrap()
+}
+
+#[test]
+fn the_header_says_the_rate_that_was_achieved_where_it_is_another() {
+    let rate = SamplingRate {
+        profiler: "cpu".into(),
+        asked_hz: 99,
+        samples: 250,
+        cpu: 10_000_000_000,
+        tick_hz: Some(25),
+        limit: Some("the kernel ticks at 25 Hz".into()),
+        threads_without_timer: 2,
+    };
+    let words = "achieved 25 Hz instead of 99 Hz: the kernel ticks at 25 Hz; no samples of 2 threads without a timer";
+    let slow = slow_timers(rate.clone());
+    for format in ["text", "markdown", "html"] {
+        let options = Options { width: 400, ..Options::default() };
+        let page = text(&slow, format, &options);
+        assert!(page.contains(words), "{format}: {page}");
+    }
+    let json = |profile: &Profile| {
+        let json: Value = serde_json::from_str(&text(profile, "json", &Options::default())).unwrap();
+        json["recording"]["profilers"][0]["sampling"].clone()
+    };
+    let sampling = json(&slow);
+    assert_eq!((&sampling["achieved_hz"], &sampling["differs"]), (&25.0.into(), &true.into()));
+    assert_eq!(sampling["limit"], "the kernel ticks at 25 Hz");
+    assert_eq!(slow.rate_hz("cpu"), Some(25.0));
+
+    // Within 5 %, nothing is said, and the limit is none.
+    let close = slow_timers(SamplingRate { samples: 955, threads_without_timer: 0, ..rate });
+    assert!(!text(&close, "text", &Options::default()).contains("achieved"));
+    let sampling = json(&close);
+    assert_eq!((&sampling["differs"], &sampling["limit"]), (&false.into(), &Value::Null));
+    assert_eq!(close.rate_hz("cpu"), Some(99.0));
+    assert_eq!(json(&profile()), Value::Null);
 }
 
 #[test]

@@ -139,6 +139,7 @@ impl Sink for LiveSink {
             | SessionRecord::Resources(_)
             | SessionRecord::Collection { .. }
             | SessionRecord::Processors(_)
+            | SessionRecord::SamplingRate(_)
             | SessionRecord::Observer(_) => self.capacity,
             // Large, and of no use before the snapshot is complete: snapshots are read from files.
             SessionRecord::HeapChunk { .. } => return Ok(()),

@@ -216,6 +216,7 @@ impl Validator {
             | SessionRecord::Resources(_)
             | SessionRecord::Collection { .. }
             | SessionRecord::Processors(_)
+            | SessionRecord::SamplingRate(_)
             | SessionRecord::Note { .. }
             | SessionRecord::Engine { .. } => Ok(()),
             SessionRecord::HeapBegin { look, .. } => {

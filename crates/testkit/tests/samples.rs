@@ -36,6 +36,15 @@ fn burn_runs_on_the_runtime_below_the_floor() {
 }
 
 #[test]
+fn hello_writes_one_line_and_ends() {
+    for runtime in sample_runtimes() {
+        let mut process = Sample::named("hello").start(runtime, &[""; 0]);
+        process.wait_for_ready();
+        assert!(process.wait(Duration::from_secs(30)).unwrap().success(), "{}", process.transcript());
+    }
+}
+
+#[test]
 fn thrower_throws_what_it_was_told() {
     for runtime in sample_runtimes() {
         let truth = truth_of("thrower", runtime, &["--count", "500", "--rate", "5000", "--rare", "50"]);

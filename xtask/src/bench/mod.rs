@@ -17,6 +17,7 @@ mod observe;
 mod service;
 mod slowdown;
 mod split;
+mod starts;
 mod table;
 mod tracing;
 mod work;
@@ -83,6 +84,8 @@ pub enum Suite {
     Illness,
     /// How fast method bodies are checked, read and written, and what traced methods cost
     Il,
+    /// What `launch` adds to the start and to the end of a program
+    Launch,
     /// What each profiler and each engine costs a service under full load, and threads that hand work over, beside EventPipe
     #[cfg(target_os = "linux")]
     Service,
@@ -253,6 +256,11 @@ fn jobs(options: &Options) -> Vec<Job<'_>> {
                 add(tracing::START, Some(runtime), Box::new(move || tracing::start(runtime)));
             }
         }
+        Suite::Launch => {
+            for runtime in starts::RUNTIMES {
+                add(starts::NAME, Some(runtime), Box::new(move || starts::run(runtime)));
+            }
+        }
         // It has tables of its own.
         #[cfg(target_os = "linux")]
         Suite::Service => {}
@@ -300,6 +308,7 @@ mod tests {
         // Two rows of `allocations` are not there on .NET Core 3.1.
         assert_eq!(jobs(&Options::of(Suite::Illness)).len(), 6 * 3 + 1 + 2 + 3 * 2 + 1 - 2);
         assert_eq!(jobs(&Options::of(Suite::Il)).len(), 1 + 2 * 2 + 2);
+        assert_eq!(jobs(&Options::of(Suite::Launch)).len(), 3);
     }
 
     #[test]

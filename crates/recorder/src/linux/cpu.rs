@@ -1,12 +1,15 @@
 //! Where CPU samples come from.
 
+use super::rate::{self, Limits};
 use diagnostics::proc;
-use sampler::{Binding, KernelRing, Readiness, RingCosts, RingEvent, RingOptions, SharedRing, ThreadSample};
+use sampler::{
+    Binding, KernelRing, KernelTime, Readiness, RingCosts, RingEvent, RingOptions, SharedRing, ThreadSample,
+};
 use std::{
     collections::HashMap,
     os::fd::OwnedFd,
     sync::{Arc, OnceLock},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use unwind::Registers;
 use wire::{CpuEngine, ring::Layout};
@@ -34,16 +37,47 @@ const CUT_SHARE: u64 = 100;
 const HANDLED: &str = "signals handled";
 const HANDLER_TIME: &str = "nanoseconds in the signal handler, median";
 
-/// What one sample costs the process beside the time of threads of ours, in nanoseconds. Measured on a thread of its own,
-/// while the recording begins.
-type Costs = Arc<OnceLock<RingCosts>>;
+/// The same: ticks that were left out because the runtime would have been suspended for too much of
+/// the time, and what is dropped as threads that got no timer.
+const SPARED: &str = "ticks left out to spare the target";
+const WITHOUT_TIMER: [&str; 2] = ["threads without a timer (RLIMIT_SIGPENDING)", "threads not sampled"];
 
-fn measure(costs: impl FnOnce() -> RingCosts + Send + 'static) -> Costs {
-    let measured = Costs::default();
-    let result = measured.clone();
-    // Without the thread the costs are not known, and count as none.
-    let _ = std::thread::Builder::new().name("clrscope-cost".into()).spawn(move || measured.set(costs()));
-    result
+/// How long it may take to measure what a sample costs.
+const COSTS_LIMIT: Duration = Duration::from_millis(200);
+
+/// What one sample costs the process beside the time of threads of ours, in nanoseconds. Measured on a thread of its own,
+/// which takes a processor for some 20 ms: not before somebody asks, so that a program that is
+/// launched or attached to does not share its processors with that as well while it begins.
+#[derive(Default)]
+struct Costs {
+    measured: Arc<OnceLock<RingCosts>>,
+    measure: Option<Box<dyn FnOnce() -> RingCosts + Send>>,
+}
+
+impl Costs {
+    fn later(measure: impl FnOnce() -> RingCosts + Send + 'static) -> Self {
+        Self { measured: Arc::default(), measure: Some(Box::new(measure)) }
+    }
+
+    /// The costs, or none so far.
+    fn get(&mut self) -> RingCosts {
+        if let Some(measure) = self.measure.take() {
+            let measured = self.measured.clone();
+            // Without the thread the costs are not known, and count as none.
+            let _ = std::thread::Builder::new().name("clrscope-cost".into()).spawn(move || measured.set(measure()));
+        }
+        self.measured.get().copied().unwrap_or_default()
+    }
+
+    /// Waits until they are known, where they can be.
+    fn wait(&mut self) {
+        let until = Instant::now() + COSTS_LIMIT;
+        self.get();
+        // The other one is that of the thread that measures.
+        while self.measured.get().is_none() && Arc::strong_count(&self.measured) > 1 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 /// What a source gave.
@@ -98,6 +132,8 @@ pub(super) struct CpuSource {
     cut: u64,
     reported: [u64; 4],
     costs: Costs,
+    /// What limited the rate of a ring that is closed.
+    ring_limit: Option<String>,
     /// Of each thread, how often it was put on a processor, and all together since the recording began. Only where a switch
     /// costs something.
     switches: (HashMap<u32, u64>, u64),
@@ -114,7 +150,7 @@ impl CpuSource {
         let stack = if rate_hz < FAST { STACK } else { STACK_FAST };
         let ring = KernelRing::open(pid, &options(binding, rate_hz, stack))?;
         let description = ring.description();
-        let costs = measure(ring.measure_costs());
+        let costs = Costs::later(ring.measure_costs());
         let mut source = Self::make(CpuEngine::KernelRing, Engine::Ring(Box::new(ring)), pid, rate_hz, description);
         (source.stack, source.binding, source.costs) = (stack, binding, costs);
         if binding == Binding::Threads {
@@ -160,6 +196,7 @@ impl CpuSource {
             cut: 0,
             reported: [0; 4],
             costs: Costs::default(),
+            ring_limit: None,
             switches: Default::default(),
         }
     }
@@ -190,7 +227,7 @@ impl CpuSource {
     pub fn share(&mut self, descriptor: OwnedFd, layout: Layout) -> Result<(), String> {
         let period = 1_000_000_000 / u64::from(self.rate_hz.max(1));
         let ring = SharedRing::open(&descriptor, layout, period).map_err(|error| error.to_string())?;
-        self.costs = measure(|| RingCosts { sample: sampler::signal_cost(), switch: None });
+        self.costs = Costs::later(|| RingCosts { sample: sampler::signal_cost(), switch: None });
         self.source = Engine::Shared(Some(ring));
         Ok(())
     }
@@ -238,7 +275,7 @@ impl CpuSource {
         if self.binding == Binding::Threads && matches!(self.source, Engine::Ring(_)) {
             self.count_switches();
         }
-        let RingCosts { sample, switch } = self.costs.get().copied().unwrap_or_default();
+        let RingCosts { sample, switch } = self.costs.get();
         let counter = |name: &str| counters.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count);
         let (samples, handler) = match self.engine {
             CpuEngine::Signals => (counter(HANDLED), counter(HANDLER_TIME)),
@@ -246,6 +283,25 @@ impl CpuSource {
         };
         let samples = samples.saturating_mul(sample.unwrap_or_default() + handler);
         Duration::from_nanos(samples.saturating_add(self.switches.1.saturating_mul(switch.unwrap_or_default())))
+    }
+
+    /// Waits until it is known what a sample costs, so that the last account holds it.
+    pub fn wait_for_costs(&mut self) {
+        if self.engine == CpuEngine::Signals || self.taken_before + self.taken > 0 {
+            self.costs.wait();
+        }
+    }
+
+    /// Forgets what came so far.
+    pub fn forget(&mut self) {
+        let mut forgotten = Vec::new();
+        let _ = self.take(Duration::ZERO, &mut forgotten);
+    }
+
+    /// Whether it may be opened before its process has begun: it then takes samples of whatever
+    /// program the process runs.
+    pub fn is_of_processors(&self) -> bool {
+        matches!(self.source, Engine::Ring(_)) && self.binding == Binding::Processors
     }
 
     fn count_switches(&mut self) {
@@ -278,6 +334,9 @@ impl CpuSource {
         self.stack = stack;
         let bigger = bigger.ok()?;
         self.description = bigger.description() + &self.why;
+        if self.costs.measure.is_some() {
+            self.costs = Costs::later(bigger.measure_costs());
+        }
         ring.drain(|event| taken.extend(own(event)));
         **ring = bigger;
         self.taken_before += self.taken;
@@ -285,12 +344,51 @@ impl CpuSource {
         Some(stack)
     }
 
+    /// What keeps samples from coming as often as was asked for, where that is so. `status` is the
+    /// agent's.
+    pub fn limits(&self, status: &wire::Status) -> Limits {
+        let of = |pairs: &[(String, u64)], name: &str| {
+            pairs.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count)
+        };
+        let mut limits = Limits::default();
+        match &self.source {
+            Engine::Off => limits.reason.clone_from(&self.ring_limit),
+            Engine::Ring(ring) => limits.reason = limit_of(ring),
+            Engine::Shared(_) => {
+                limits.threads_without_timer = WITHOUT_TIMER.iter().map(|name| of(&status.dropped, name)).sum();
+                limits.tick_hz = rate::kernel_tick_hz();
+                limits.reason = limits.tick_hz.filter(|tick| *tick < self.rate_hz).map(|tick| {
+                    format!("timers on CPU time fire at most once in each tick of the kernel, which ticks at {tick} Hz")
+                });
+            }
+            Engine::Walk if of(&status.counters, SPARED) > 0 => {
+                limits.reason = Some("ticks were left out so that the runtime is not suspended for too long".into());
+            }
+            Engine::Walk => limits.reason = Some("ticks that came late were left out".into()),
+        }
+        limits
+    }
+
+    /// Samples per second of a thread's CPU time that were asked for.
+    pub fn rate_hz(&self) -> u32 {
+        self.rate_hz
+    }
+
     /// No further samples. What the ring holds already is lost unless it is taken before.
     pub fn stop(&mut self) {
-        if matches!(self.source, Engine::Ring(_)) {
+        if let Engine::Ring(ring) = &self.source {
+            self.ring_limit = limit_of(ring);
             self.source = Engine::Off;
         }
     }
+}
+
+/// What keeps a ring from sampling as often as was asked for.
+fn limit_of(ring: &KernelRing) -> Option<String> {
+    if ring.counters().throttled > 0 {
+        return Some("the kernel left samples out (kernel.perf_event_max_sample_rate)".into());
+    }
+    (ring.kernel_time() != KernelTime::Sampled).then(|| "the time in the kernel has no samples of its own".into())
 }
 
 fn options(binding: Binding, rate_hz: u32, stack_bytes: u32) -> RingOptions {

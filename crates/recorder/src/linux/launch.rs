@@ -1,5 +1,6 @@
 use super::{
     Recording, Worker,
+    cpu::CpuSource,
     door::LoadTurn,
     link::{self, AgentLink, Peer},
     other_users::{self, OtherUser},
@@ -62,12 +63,18 @@ pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recordin
         return Err(RecordError::NeedsMainSlot { profiler: selection.spec.id });
     }
     let files = getrlimit(Resource::Nofile);
-    let place = Place::make(&viewer, &options.agent)?;
+    // Side by side, since the command does not run yet.
+    let (place, engine) = std::thread::scope(|scope| {
+        let engine = scope.spawn(|| start::engine_for_launch(&options));
+        let place = Place::make(&viewer, &options.agent);
+        (place, engine.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    let place = place?;
     // Only root's command can become another user whose processes we may record. Where the folder cannot be opened to them, these
     // are not recorded, which is said at the end.
     let admits_all = geteuid().is_root() && place.admit_all().unwrap_or(false);
     let first_output = options.output.as_deref().map(OutputFile::create).transpose()?;
-    let engine = start::engine_for_launch(&options)?;
+    let engine = engine?;
     let wanted = tools_of(&command);
     let sdk_tools = if options.sdk_tools { SdkTools::All } else { wanted };
     let config = SessionConfig { sdk_tools, ..start::config(&place, &options, engine, true)? };
@@ -99,6 +106,7 @@ pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recordin
         wanted,
         first_output,
         named: None,
+        cpu: None,
         keeper: None,
         live: live_sink,
         running: Vec::new(),
@@ -185,6 +193,8 @@ struct Supervisor {
     first_output: Option<OutputFile>,
     /// The process that has it.
     named: Option<u32>,
+    /// The ring of samples of the command, until it is known whether it is of use.
+    cpu: Option<CpuSource>,
     /// The keeper of the first process's event sessions.
     keeper: Option<Keeper>,
     live: Option<LiveSink>,
@@ -200,6 +210,11 @@ struct Supervisor {
 impl Supervisor {
     fn run(mut self) -> Result<Summary, RecordError> {
         // While the runtime starts, so that nothing waits for it. What fails here fails again where it can be told.
+        // Together with the ring of samples, as the command mostly becomes a .NET process itself.
+        self.cpu = Target::new(self.child.id())
+            .ok()
+            .and_then(|target| start::open_cpu(&target, &self.options).ok())
+            .filter(CpuSource::is_of_processors);
         self.keeper = if start::wants_events(&self.options) { Keeper::start().ok() } else { None };
         // Kernels before 5.3 have none.
         let end = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()).ok();
@@ -223,6 +238,7 @@ impl Supervisor {
         self.command.store(0, Ordering::Release);
         // No process wanted it.
         self.keeper = None;
+        self.cpu = None;
         // Short-lived processes may have connected just before its end. No more than can wait: strangers may connect for ever.
         (0..BACKLOG).take_while(|_| self.accept_one()).for_each(drop);
         let exit_code = exit_code(status?);
@@ -343,7 +359,14 @@ impl Supervisor {
             return Err(no_room);
         }
         let target = Target::new(pid).map_err(|_| RecordError::Exited { pid })?;
-        let cpu = start::open_cpu(&target, &self.options)?;
+        let cpu = match self.cpu.take().filter(|_| pid == self.child.id()) {
+            Some(mut cpu) => {
+                // What it has seen before was no .NET program yet.
+                cpu.forget();
+                cpu
+            }
+            None => start::open_cpu(&target, &self.options)?,
+        };
         let first = self.first_output.take_if(|_| self.wanted.is_main(role));
         if first.is_some() {
             self.named = Some(pid);
@@ -396,7 +419,9 @@ impl Supervisor {
 
 /// The diagnostic port of a process that is still held back at its start; `None` if it has none.
 fn port_of(pid: u32) -> Option<Port> {
-    diagnostics::find_pid(pid).ok()?.port().ok()
+    // The process is held: to find out all about it takes longer than everything else that it is
+    // held for.
+    diagnostics::named_port(pid).or_else(|| diagnostics::find_pid(pid).ok()?.port().ok())
 }
 
 /// What of the SDK a command is for.

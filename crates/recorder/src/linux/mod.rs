@@ -19,6 +19,7 @@ mod other_users;
 mod place;
 mod processors;
 mod pump;
+mod rate;
 mod room;
 mod start;
 mod survivors;

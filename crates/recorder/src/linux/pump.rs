@@ -11,6 +11,7 @@ use super::{
     link::{AgentLink, FromAgent},
     looks::Looks,
     processors::{self, Census, Sharing, Ticked},
+    rate::{self, RateMeter},
     survivors::Survivors,
     target::Target,
     waits,
@@ -27,8 +28,8 @@ use session::{
     Argument, CallArguments, CounterDef, CounterId, CounterKind, EndReason, ExceptionSample, GcEvent, HeapEnd, IlBody,
     InstrumentState, InstrumentedMethod, LiveSink, MethodParameters, ObserverStatus, Parameter, ParameterShown,
     PauseEvent, PoolChange, PoolEvent, PrecompiledCount, RecompiledMethod, ResourceUse, RewrittenMethod, SampleBatch,
-    SessionEnd, SessionError, SessionInfo, SessionRecord, SessionWriter, SingleCall, Sink, StackId, Tee, ThreadId,
-    ThreadLook, ThreadSeen, ThreadState, TracedCalls, TracedMethod,
+    SamplingRate, SessionEnd, SessionError, SessionInfo, SessionRecord, SessionWriter, SingleCall, Sink, StackId, Tee,
+    ThreadId, ThreadLook, ThreadSeen, ThreadState, TracedCalls, TracedMethod,
 };
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -211,6 +212,7 @@ pub(super) struct Pump {
     /// Looked for since it was last written.
     precompiled: PrecompiledCount,
     cpu: Vec<Ready>,
+    rate: RateMeter,
     wall: Vec<Ready>,
     last_wall: Option<u64>,
     wall_sharing: Sharing,
@@ -271,6 +273,7 @@ impl Pump {
             call_trees: CallTrees::default(),
             precompiled: PrecompiledCount::default(),
             cpu: Vec::new(),
+            rate: RateMeter::default(),
             wall: Vec::new(),
             last_wall: None,
             wall_sharing: Sharing::default(),
@@ -359,6 +362,7 @@ impl Pump {
             }
             if Instant::now() >= next_second {
                 next_second += Duration::from_secs(1);
+                self.rate.read(self.sources.target.pid);
                 self.every_second();
                 if self.waits_in_vain() {
                     break;
@@ -436,8 +440,11 @@ impl Pump {
     /// One round: take what there is from every source, and write what is due.
     fn step(&mut self) {
         if self.waiting.is_empty() || self.closed {
-            let first =
-                self.timings.attach_to_first_sample.is_none() && now().saturating_sub(self.window.start) < FIRST;
+            // Of a program that is launched nobody waits for the first sample, and it needs its
+            // processors.
+            let first = self.sources.requested.is_some()
+                && self.timings.attach_to_first_sample.is_none()
+                && now().saturating_sub(self.window.start) < FIRST;
             self.take_cpu(if first { FIRST_ROUND } else { ROUND });
         } else {
             // The answer to what was asked lets them go on, and often to ask for more: it comes in a millisecond.
@@ -558,6 +565,7 @@ impl Pump {
                 if self.sources.cpu.has_inner_tids() {
                     sample.os_tid = self.sources.target.host_tid(sample.os_tid);
                 }
+                self.rate.sample(self.sources.target.pid, sample.os_tid, sample.time);
                 self.sample(sample, true);
             }
             Taken::Named { os_tid, name } => {
@@ -705,6 +713,7 @@ impl Pump {
                 let Some(weight) = self.window.weight(sample.time, sample.cpu) else { return };
                 let os_tid = self.sources.target.host_tid(sample.os_tid);
                 let target = &self.sources.target;
+                self.rate.sample(target.pid, os_tid, sample.time);
                 let thread = self.definitions.thread(os_tid, || target.thread_name(os_tid));
                 let (stack, truncated) = self.frames.walked(&mut self.definitions, Some(sample.stack));
                 self.cpu.push(Ready {
@@ -1098,7 +1107,6 @@ impl Pump {
         sharing: &mut Sharing,
         wanted: impl Fn(&mut Self, u32, StackId) -> bool,
     ) -> Vec<Ready> {
-        self.observer.target_stopped += tick.stopped;
         let mut samples = Vec::new();
         let target = &self.sources.target;
         let ticked: Vec<Ticked> = tick
@@ -1181,7 +1189,6 @@ impl Pump {
         if self.window.is_over(look.time) {
             return;
         }
-        self.observer.target_stopped += look.stopped;
         let target = &self.sources.target;
         let walked: HashMap<u32, &WallSample> =
             look.threads.iter().map(|sample| (target.host_tid(sample.os_tid), sample)).collect();
@@ -1460,6 +1467,9 @@ impl Pump {
             self.write(&SessionRecord::Resources(resources));
         }
         self.count_processors();
+        if let Some(rate) = self.sampling_rate() {
+            self.write(&SessionRecord::SamplingRate(rate));
+        }
         let precompiled = std::mem::take(&mut self.precompiled);
         if precompiled != PrecompiledCount::default() {
             self.write(&SessionRecord::Precompiled(PrecompiledCount { time: now(), ..precompiled }));
@@ -1472,6 +1482,12 @@ impl Pump {
         progress.samples = samples;
         progress.dropped = dropped;
         progress.bytes = bytes;
+    }
+
+    /// How often threads have been sampled so far; `None` where none of them is.
+    fn sampling_rate(&self) -> Option<SamplingRate> {
+        let cpu = &self.sources.cpu;
+        self.runs("cpu").then(|| rate::sampling_rate(&self.rate, cpu.rate_hz(), cpu.limits(&self.agent_status)))
     }
 
     /// Begins to count how the process gets on with its processors, where something is recorded that shows it.
@@ -1545,6 +1561,7 @@ impl Pump {
 
     fn finish(mut self) -> Result<SessionSummary, RecordError> {
         self.stage("finishing");
+        self.rate.read(self.sources.target.pid);
         self.close_window();
         self.take_cpu(Duration::ZERO);
         self.sources.cpu.stop();
@@ -1631,7 +1648,9 @@ impl Pump {
         self.settle_event_samples(true);
         self.settle_exceptions(true);
         self.emit(u64::MAX);
+        self.sources.cpu.wait_for_costs();
         self.every_second();
+        let rate = self.sampling_rate();
         let exit_code = self.exit_code(reason);
         let end = SessionEnd { time: self.window.end(), reason, exit_code };
         self.write(&SessionRecord::End(end));
@@ -1656,6 +1675,7 @@ impl Pump {
             path: self.sources.path.clone(),
             duration: Duration::from_nanos(self.window.end() - self.window.start),
             engine: self.sources.cpu.description().to_owned(),
+            rate,
             samples,
             resources: self.resources(),
             observer: self.observer,

@@ -1110,7 +1110,7 @@ function recordingView() {
   const facts = [
     ['Process', `${m.process} (pid ${m.pid})`], ['Command', m.command], ['Runtime', `.NET ${m.runtime} on ${m.platform}, ${plural(m.cpus, 'processor')}`],
     ['Recorded', `${duration(m.duration)} from ${m.started}, ${m.entry}; ${m.ending}`],
-    ...m.profilers.map(run => [run.id, [run.rate ? `${run.rate} Hz` : '', run.engine, ...run.params].filter(text => text).join(', ')]),
+    ...m.profilers.map(run => [run.id, [run.achieved ? `${run.achieved};` : '', run.asked ? `${run.asked} Hz` : '', run.engine, ...run.params].filter(text => text).join(', ')]),
     ...D.series.map(series => [`Samples, ${series.id}`, count(series.samples) + (series.truncated ? `, ${count(series.truncated)} with a stack cut at the depth limit` : '')]),
     ['Dropped', m.dropped ? o.dropped.map(([name, n]) => `${name} ${count(n)}`).join(', ') : 'nothing'],
   ];

@@ -18,7 +18,7 @@ use anyhow::{Context, Result, bail, ensure};
 use diagnostics::Provider;
 use interrupt::Interrupt;
 use profilers::PROFILERS;
-use rounds::{Outcome, Recorded, Stated, table};
+use rounds::{NOISE, Outcome, Recorded, Stated, stated_and_lost, table};
 use std::io::{Read as _, Write as _, pipe};
 use std::process::Command;
 use std::thread;
@@ -116,7 +116,9 @@ pub fn run(options: &Options) -> Result<()> {
         if !measured.unrecorded.is_empty() {
             let table =
                 table(&comparison.name(), comparison.work.operation(), &measured.unrecorded, &measured.outcomes);
-            tables = tables + &table + "\n";
+            let processors = thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
+            let costs = stated_and_lost(&comparison.name(), processors, &measured.outcomes);
+            tables = tables + &table + "\n" + &costs + "\n";
         }
         if interrupt.came() {
             break;
@@ -327,7 +329,7 @@ fn wanted(engines: &[String], only: &str) -> Vec<Comparison> {
 
 /// Everything that is compared on a runtime.
 fn subjects(runtime: Runtime, engines: &[String]) -> Vec<Subject> {
-    let nothing = Subject { times: 2, ..Subject::new("none again: noise", Recorder::None) };
+    let nothing = Subject { times: 2, ..Subject::new(NOISE, Recorder::None) };
     let mut all = vec![nothing, Subject::clrscope("default set", &[])];
     for engine in engines {
         for rate in RATES.map(|rate| rate.to_string()) {

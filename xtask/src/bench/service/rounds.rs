@@ -55,6 +55,15 @@ impl Recorded {
         self.stated.map(|stated| 100.0 * stated.cpu / self.on.processors())
     }
 
+    /// How much of the work is lost by what the recording states, in percent: CPU time in the
+    /// program, time in which it is suspended, and the processors that clrscope's own process takes
+    /// from a program that keeps all of them busy. What [`Recorded::throughput`] is to be compared
+    /// with.
+    pub fn stated_throughput(&self, processors: f64) -> Option<f64> {
+        let (stated, own) = (self.stated?, self.own_cpu?);
+        Some(100.0 * (stated.cpu / self.on.processors() + stated.paused + own / processors))
+    }
+
     fn change(&self, of: impl Fn(&Window) -> f64) -> f64 {
         let without = (of(&self.before) + of(&self.after)) / 2.0;
         100.0 * (of(&self.on) / without - 1.0)
@@ -119,6 +128,68 @@ pub fn table(program: &str, operation: &str, unrecorded: &[Window], outcomes: &[
     text
 }
 
+/// The name of the row whose windows have no recording.
+pub const NOISE: &str = "none again: noise";
+
+/// How far a stated cost may be from a measured loss.
+const FACTOR: f64 = 2.0;
+
+/// A table of what recordings state, beside the loss that was measured. `processors` are those of
+/// the machine.
+pub fn stated_and_lost(program: &str, processors: f64, outcomes: &[Outcome]) -> String {
+    let mut text = format!(
+        "**{program}: stated cost and measured loss**\n\n| recording | CPU: stated | CPU: lost | lost / stated | \
+         throughput: stated | throughput: lost | lost / stated |\n|---|---|---|---|---|---|---|\n"
+    );
+    let of = |windows: &[Recorded], value: &dyn Fn(&Recorded) -> Option<f64>| {
+        Distribution::of(windows.iter().filter_map(value).collect())
+    };
+    let cpu = |one: &Recorded| Some(one.cpu());
+    let throughput = |one: &Recorded| Some(-one.throughput());
+    let silent =
+        outcomes.iter().find(|outcome| outcome.name == NOISE).map_or(&[][..], |outcome| outcome.windows.as_slice());
+    let noise = |value: &dyn Fn(&Recorded) -> Option<f64>| {
+        let noise = of(silent, value);
+        if noise.len() > 0 { noise.at(0.25).abs().max(noise.at(0.75).abs()) } else { 0.0 }
+    };
+    let noises = (noise(&cpu), noise(&throughput));
+    for outcome in outcomes.iter().filter(|outcome| outcome.windows.iter().any(|one| one.stated.is_some())) {
+        let windows = &outcome.windows;
+        let stated = (of(windows, &Recorded::stated_cpu), of(windows, &|one| one.stated_throughput(processors)));
+        let lost = (of(windows, &cpu), of(windows, &throughput));
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} | {} |",
+            outcome.name,
+            share(&stated.0),
+            signed(&lost.0),
+            ratio(&stated.0, &lost.0, noises.0),
+            share(&stated.1),
+            signed(&lost.1),
+            ratio(&stated.1, &lost.1, noises.1),
+        );
+    }
+    let _ = writeln!(text, "\nNoise: CPU {:.1} %, throughput {:.1} %.", noises.0, noises.1);
+    text
+}
+
+/// How a loss relates to the stated cost, and whether that is good: within a factor of two, or both
+/// below the noise.
+fn ratio(stated: &Distribution, lost: &Distribution, noise: f64) -> String {
+    if stated.len() == 0 || lost.len() == 0 {
+        return NONE.to_owned();
+    }
+    let (cost, loss) = (stated.median(), lost.median());
+    if loss.abs() <= noise {
+        let good = cost <= noise;
+        return if good { "both below the noise" } else { "**loss below the noise, stated above it**" }.to_owned();
+    }
+    let times = |lost: f64| lost / cost;
+    let figures = format!("{:.1} × ({:.1} … {:.1})", times(loss), times(lost.at(0.25)), times(lost.at(0.75)));
+    let good = (1.0 / FACTOR..=FACTOR).contains(&times(loss));
+    if good { figures } else { format!("**{figures}**") }
+}
+
 /// Median and quartiles of differences.
 fn signed(values: &Distribution) -> String {
     format!("{:+.1} % ({:+.1} … {:+.1})", values.median(), values.at(0.25), values.at(0.75))
@@ -156,6 +227,34 @@ mod tests {
         assert!((one.stated_cpu().unwrap() - 1.0526).abs() < 1e-3, "{:?}", one.stated_cpu());
         let silent = Recorded { on: Window { p99_ms: None, ..one.on }, stated: None, ..one };
         assert_eq!((silent.p99(), silent.stated_cpu()), (None, None));
+    }
+
+    #[test]
+    fn a_stated_cost_is_held_against_the_loss() {
+        let row = |name: &str, cpus: [f64; 3]| {
+            // 5 % of CPU time are stated, and 0.5 % of pauses; outside are 5 % of one of two
+            // processors.
+            let stated = Some(Stated { cpu: 0.05, paused: 0.005 });
+            let windows = cpus.map(|cpu| Recorded { stated, ..recorded(window(100_000.0, cpu, 2.0)) }).to_vec();
+            Outcome { name: name.into(), windows, failed: None }
+        };
+        let mut noise = row(NOISE, [0.99, 1.0, 1.01]);
+        noise.windows.iter_mut().for_each(|one| one.stated = None);
+        let rows = [noise, row("right", [1.05, 1.08, 1.09]), row("too low", [1.2, 1.2, 1.2]), row("none", [1.0; 3])];
+        let table = stated_and_lost("P", 2.0, &rows);
+        let lines: Vec<&str> = table.lines().collect();
+        assert!(
+            lines[4].starts_with("| right | 4.63 % | +8.0 % (+6.5 … +8.5) | 1.7 × (1.4 … 1.8) | 7.63 % |"),
+            "{table}"
+        );
+        assert!(lines[5].contains("| **4.8 × (4.8 … 4.8)** |"), "{table}");
+        assert!(lines[6].contains("**loss below the noise, stated above it**"), "{table}");
+        assert!(lines[8].starts_with("Noise: CPU 0.5 %"), "{table}");
+        let cheap = Stated { cpu: 0.001, paused: 0.0 };
+        let windows = rows[3].windows.iter().map(|one| Recorded { stated: Some(cheap), own_cpu: Some(0.0), ..*one });
+        let cheap = Outcome { windows: windows.collect(), ..rows[3].clone() };
+        let table = stated_and_lost("P", 2.0, &[rows[0].clone(), cheap]);
+        assert!(table.contains("| both below the noise |"), "{table}");
     }
 
     #[test]

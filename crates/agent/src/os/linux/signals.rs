@@ -399,7 +399,8 @@ impl SignalEngine {
         if missing.len() > room {
             self.without_timer.fetch_max((missing.len() - room) as u64, Ordering::Relaxed);
         }
-        let mut indices = Vec::with_capacity(missing.len().min(room));
+        let wanted = missing.len().min(room);
+        let mut indices = Vec::with_capacity(wanted);
         for (thread, tid) in missing.into_iter().take(room) {
             // One that did not come in time may still come, or may have come meanwhile.
             let asked = self.index_of(tid);
@@ -416,6 +417,10 @@ impl SignalEngine {
                 slot.tid.store(tid, Ordering::SeqCst);
             }
             indices.push(index);
+        }
+        // There are more threads than slots, or no memory for their alternate stacks.
+        if indices.len() < wanted {
+            self.unsampled.fetch_max((wanted - indices.len()) as u64, Ordering::Relaxed);
         }
         Visits { indices }
     }

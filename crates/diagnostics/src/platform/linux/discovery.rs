@@ -110,6 +110,20 @@ pub fn inspect(pid: u32, timeout: Duration) -> Result<DotnetProcess, Error> {
     }
 }
 
+/// The diagnostic port of a process that is known to be a .NET process and to have opened it, by
+/// the one file whose name holds its id and its start time. Nothing is asked of the runtime and no
+/// library is read, so this takes a fraction of the time of [`inspect`]. `None` where there is no
+/// such file: [`inspect`] may still find the port.
+pub fn named_port(pid: u32) -> Option<Port> {
+    let (stat, status) = (proc::stat(pid).ok()?, proc::status(pid).ok()?);
+    let temp_dir = temp_dir(pid, &proc::environ(pid).ok()?);
+    let ns_pid = status.ns_pids.last().copied().unwrap_or(pid);
+    let name = format!("dotnet-diagnostic-{ns_pid}-{}-socket", stat.start_ticks);
+    Root::of_process(pid).ok()?.modified(&temp_dir.join(&name)).ok()?;
+    // Whoever listens there is checked when it is connected to.
+    Some(Port::new(&proc::root_path(pid, &temp_dir).join(name), Some(pid)))
+}
+
 /// What a look at a process gave.
 enum Look {
     /// A .NET process, not yet asked.
