@@ -40,13 +40,11 @@ pub fn run(agent: &Agent) {
         let mut next = now + LONGEST_SLEEP;
         agent.each_collector(|collector| {
             let Some(interval) = collector.interval().filter(|&interval| interval > 0) else { return };
-            let plan = plans
-                .entry(collector.id())
-                .or_insert_with(|| Plan {
-                    due: now,
-                    budget: Budget::new(collector.most_stopped(), now),
-                    cpu: Budget::full(collector.most_cpu(), now),
-                });
+            let plan = plans.entry(collector.id()).or_insert_with(|| Plan {
+                due: now,
+                budget: Budget::new(collector.most_stopped(), now),
+                cpu: Budget::full(collector.most_cpu(), now),
+            });
             if plan.due <= now {
                 // Ticks stand on a raster. Those that passed while the last took long are left out, not made up.
                 let late = (now - plan.due) / interval;
@@ -304,7 +302,8 @@ impl<'a> Worker<'a> {
             *untold += 1;
             if *untold >= MOST_UNTOLD {
                 self.reads = Some(false);
-                self.agent.walk_blocked("the kernel says of all threads that they run, also of those that sleep".to_owned());
+                self.agent
+                    .walk_blocked("the kernel says of all threads that they run, also of those that sleep".to_owned());
             }
         }
         state

@@ -49,4 +49,6 @@ pub use maps::Mapping;
 pub use modules::NativeLocation;
 pub use stack::StackBytes;
 pub use target::{LiveProcess, Target};
-pub use unwinder::{BlockedSample, Counters, Failure, Frame, FrameCode, Needed, Outcome, Sample, Stack, Trust, Unknown, Unwinder};
+pub use unwinder::{
+    BlockedSample, Counters, Failure, Frame, FrameCode, Needed, Outcome, Sample, Stack, Trust, Unknown, Unwinder,
+};

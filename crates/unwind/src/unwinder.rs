@@ -496,7 +496,9 @@ impl Unwinder {
         let sp = context.sp();
         // The runtime's note of the call that this frame is in, or how far the prolog has put the frame pointer.
         let fp = match code {
-            FrameCode::Managed { .. } => self.native_call_note(stack, sp).filter(|note| note.sp == sp).map(|note| note.fp),
+            FrameCode::Managed { .. } => {
+                self.native_call_note(stack, sp).filter(|note| note.sp == sp).map(|note| note.fp)
+            }
             FrameCode::Native => self.frame_pointer_by_prolog(lookup, sp, stack),
             FrameCode::Stub | FrameCode::Unknown => None,
         };

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use unwind::{
-    BlockedSample, Failure, FrameCode, Lookup, Mapping, Needed, Outcome, Registers, Sample, Target, Trust, Unknown, Unwinder,
+    BlockedSample, Failure, FrameCode, Lookup, Mapping, Needed, Outcome, Registers, Sample, Target, Trust, Unknown,
+    Unwinder,
 };
 use wire::{Code, UnwindEntry, UnwindTable};
 

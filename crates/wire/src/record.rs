@@ -765,9 +765,7 @@ pub struct Status {
     pub memory: u64,
     /// CPU time of the agent's own threads.
     pub cpu: Nanos,
-    /// How long the runtime was suspended: for stack walks, to prepare threads for signals, and to
-    /// open modules for additions. Heap snapshots and looks at survivors report their pauses
-    /// themselves.
+    /// How long the world stood still for what no other record tells.
     pub stopped: Nanos,
     /// What was dropped, by reason.
     pub dropped: Vec<(String, u64)>,
