@@ -5,9 +5,10 @@
 //! once ([`is_exhausted`]): what is left to do needs little. On threads of the agent an allocation that does not fit
 //! into the reserve waits for memory.
 //!
-//! Large blocks are mappings of their own. The C library would keep them: when a block that it had mapped is freed for the first
-//! time, it takes the next ones of that size out of the heap of the thread that asks, and each of our threads may have another
-//! such heap (glibc, `M_MMAP_THRESHOLD`). A few snapshots left some 4 MB in each of a dozen of them.
+//! Large blocks are mappings of their own. The C library would keep them: once a block that it had
+//! mapped is freed, it takes the next ones of that size out of the heap of the thread that asks, and
+//! each of our threads may have another such heap (glibc, `M_MMAP_THRESHOLD`). A few snapshots left
+//! some 4 MB in each of a dozen of them.
 
 use crate::ledger;
 use crate::os::map;
@@ -138,7 +139,8 @@ unsafe fn take_zeroed(layout: Layout) -> *mut u8 {
     unsafe { System.alloc_zeroed(layout) }
 }
 
-/// Another size for a block outside of the reserve, in place or moved; null, also where it changes from one kind to the other.
+/// Another size for a block outside of the reserve, in place or moved; null, also where it changes
+/// from one kind to the other.
 ///
 /// # Safety
 /// As [`GlobalAlloc::realloc`].
@@ -207,7 +209,7 @@ fn emergency(layout: Layout, ask: impl Fn() -> *mut u8) -> *mut u8 {
     null_mut()
 }
 
-// SAFETY: memory is the C library's, a mapping of its own, or a part of the reserve that nobody else has. Nothing here panics or allocates.
+// SAFETY: memory is the C library's, a mapping of its own, or a part of the reserve that is only the caller's. Nothing here panics or allocates.
 unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -248,7 +250,7 @@ unsafe impl GlobalAlloc for Heap {
         if is_reserve(place) {
             to_reserve();
         } else if is_large(layout) {
-            // SAFETY: it was mapped with this length, and is nobody's any more.
+            // SAFETY: it was mapped with this length, and is not used any more.
             unsafe { map::free_block(place, layout.size()) };
         } else {
             // SAFETY: it came from there.

@@ -131,7 +131,7 @@ pub fn all() -> Vec<Action> {
     let trace = |name: &str, more: &str| {
         Action::of(format!("trace{name}"), format!("trace PID PATTERN --for LENGTH{more} --json")).main_slot()
     };
-    // A build without optimization takes a second for each half a million of calls that it is told of.
+    // A build without optimization takes a second for each half a million of calls that it reads.
     let traces = [
         trace("", ""),
         trace("-count", " --count"),

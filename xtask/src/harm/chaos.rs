@@ -22,8 +22,9 @@ use testkit::Runtime;
 /// nothing.
 const MODES: &[&str] = &["exceptions", "churn20", "collectible", "async", "nre"];
 
-/// How much more resident memory may be used in the last part of the time than in the first, at least: programs that
-/// allocate use more and less by themselves. The growth of the same program without us does not count.
+/// How much more resident memory may be used in the last part of the time than in the first, at
+/// least: programs that allocate use more and less by themselves. The growth of the same program
+/// without clrscope does not count.
 const GROWTH: i64 = 5 << 20;
 
 /// Actions after which memory is measured for the first time: caches of the runtime and of the agent are full then.
@@ -52,14 +53,14 @@ struct Ran {
     hangs: Vec<String>,
     units: u64,
     growth: Option<i64>,
-    /// Growth of the same program with the same work, which nobody attaches to.
+    /// Growth of the same program with the same work and without clrscope.
     alone: Option<i64>,
     libraries: usize,
     failure: Option<String>,
 }
 
-/// Runs chaos on 3.1, 8, 9 and 10 at the same time, or on those that `only` names; its other words choose actions by a part of
-/// their names.
+/// Runs chaos on 3.1, 8, 9 and 10 at the same time, or on those that `only` names; its other words
+/// choose actions by a part of their names.
 ///
 /// # Errors
 /// When a target fails, computes something else, or grows; or when an action hangs.
@@ -72,6 +73,9 @@ pub fn run(bench: &Bench, table: &Table, minutes: f64, only: &str, seed: u64) ->
     let runtimes: Vec<Runtime> = RUNTIMES.into_iter().filter(is_wanted).collect();
     let count = runtimes.len();
     let only = &only;
+    if let Some(word) = only.iter().find(|&&word| !table.actions.iter().any(|action| action.name.contains(word))) {
+        bail!("\"{word}\" is neither a runtime of the chaos run nor a part of an action's name");
+    }
     let ran: Vec<Result<Ran>> = thread::scope(|scope| {
         let start = |(index, runtime)| {
             scope.spawn(move || one(bench, table, runtime, length, only, Random::new(seed.wrapping_add(index))))

@@ -43,7 +43,8 @@ pub struct Options {
     /// Draw until every pair meets, at least 1,500 cells, and write docs/reliability.md
     #[arg(long)]
     pub long: bool,
-    /// Only cells with these values, such as `9 nre attach-wall killed`; with `--chaos` runtimes, and parts of actions' names
+    /// Only cells with these values, such as `9 nre attach-wall killed`; with `--chaos` runtimes,
+    /// and parts of actions' names
     #[arg(long, default_value = "")]
     pub only: String,
     /// Seed of the draw [default: a fixed one]

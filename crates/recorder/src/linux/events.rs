@@ -24,10 +24,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Events that may wait for the pump; what comes beyond that waits in the runtime's own buffer. The
-/// queue is written when it is made, which takes milliseconds for a large one, and a process that
-/// is launched waits for it.
-const QUEUE: usize = 2 << 10;
+/// Events that may wait for the pump.
+const QUEUE: usize = 16 << 10;
 
 /// How long the runtime may take to write what it has buffered when the session is stopped.
 const STOP_LIMIT: Duration = Duration::from_secs(3);

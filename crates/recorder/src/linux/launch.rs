@@ -65,9 +65,14 @@ pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recordin
     let files = getrlimit(Resource::Nofile);
     // Side by side, since the command does not run yet.
     let (place, engine) = std::thread::scope(|scope| {
-        let engine = scope.spawn(|| start::engine_for_launch(&options));
+        let probe = std::thread::Builder::new().spawn_scoped(scope, || start::engine_for_launch(&options));
         let place = Place::make(&viewer, &options.agent);
-        (place, engine.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        let engine = match probe {
+            Ok(probe) => probe.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            // There is no room for one more thread.
+            Err(_) => start::engine_for_launch(&options),
+        };
+        (place, engine)
     });
     let place = place?;
     // Only root's command can become another user whose processes we may record. Where the folder cannot be opened to them, these

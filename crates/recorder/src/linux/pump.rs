@@ -440,8 +440,8 @@ impl Pump {
     /// One round: take what there is from every source, and write what is due.
     fn step(&mut self) {
         if self.waiting.is_empty() || self.closed {
-            // Of a program that is launched nobody waits for the first sample, and it needs its
-            // processors.
+            // The first sample of a program that is launched is not waited for, and the program
+            // needs its processors.
             let first = self.sources.requested.is_some()
                 && self.timings.attach_to_first_sample.is_none()
                 && now().saturating_sub(self.window.start) < FIRST;

@@ -73,7 +73,8 @@ pub fn block(bytes: usize) -> *mut u8 {
 /// Makes such memory larger or smaller. It may move; null if that cannot be, and then it stays as it is.
 ///
 /// # Safety
-/// It came from here with the first number of bytes, and nobody uses it meanwhile, nor by its old address afterwards.
+/// It came from here with the first number of bytes, and is not used meanwhile, nor by its old
+/// address afterwards.
 pub unsafe fn resize_block(place: *mut u8, bytes: usize, new: usize) -> *mut u8 {
     // SAFETY: the caller's contract: the mapping is ours, and has this length.
     let moved = unsafe { libc::mremap(place.cast(), bytes, new, libc::MREMAP_MAYMOVE) };
@@ -83,7 +84,7 @@ pub unsafe fn resize_block(place: *mut u8, bytes: usize, new: usize) -> *mut u8 
 /// Gives such memory back.
 ///
 /// # Safety
-/// It came from here with so many bytes, and nobody uses it any more.
+/// It came from here with so many bytes, and is not used any more.
 pub unsafe fn free_block(place: *mut u8, bytes: usize) {
     // SAFETY: the caller's contract.
     unsafe { libc::munmap(place.cast(), bytes) };
