@@ -6,7 +6,7 @@ namespace Clrscope.Samples
 {
     public static class Hello
     {
-        static int Main()
+        static int Main(string[] args)
         {
             Console.WriteLine("ready");
             return 0;
