@@ -26,7 +26,7 @@ use profilers::survivors::SurvivorSettings;
 use profilers::{Collector, Object};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
-use wire::{CpuEngine, LogLevel, Nanos, Record, ResidentState, SessionConfig};
+use wire::{BlockedStack, CpuEngine, LogLevel, Nanos, Record, ResidentState, SessionConfig};
 
 /// How far a session is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,6 +86,10 @@ pub struct Agent {
     second: AtomicU32,
     /// CPU time of the agent's threads that have said so.
     pub tick_cpu: AtomicU64,
+    /// Bytes that are copied of the stack of a blocked thread.
+    copied_bytes: AtomicU32,
+    /// Why threads are walked under suspension, where blocked ones could be read otherwise.
+    walks: OnceLock<String>,
     /// Whether a launched process may go on.
     pub go: AtomicBool,
     /// Whether the process ends, or the runtime is about to unload us though we have only begun.
@@ -165,6 +169,8 @@ impl Agent {
             phase: AtomicU8::new(Phase::Starting as u8),
             second: AtomicU32::new(0),
             tick_cpu: AtomicU64::new(0),
+            copied_bytes: AtomicU32::new(BlockedStack::FIRST_BYTES),
+            walks: OnceLock::new(),
             go: AtomicBool::new(false),
             shutdown: AtomicBool::new(false),
             failed: AtomicBool::new(false),
@@ -385,9 +391,41 @@ impl Agent {
         self.collectors.want_ticks()
     }
 
+    /// Whether stacks of blocked threads are read, or why all threads are walked under suspension. Only where running
+    /// threads have CPU samples: their stacks are not read.
+    pub fn walks_blocked(&self) -> Option<String> {
+        if let Some(why) = self.walks.get() {
+            return Some(why.clone());
+        }
+        match self.config.cpu {
+            CpuEngine::KernelRing | CpuEngine::Signals | CpuEngine::CompareBlocked => None,
+            CpuEngine::SuspendWalk => Some("CPU samples are taken by suspend and walk, too".to_owned()),
+            CpuEngine::Off | CpuEngine::Compare => Some("no CPU samples are taken".to_owned()),
+        }
+    }
+
+    /// Walks all threads under suspension from now on.
+    pub fn walk_blocked(&self, why: String) {
+        if self.walks.set(why.clone()).is_ok() {
+            self.events.push(Event::Record(Record::WalkBlocked { reason: why }));
+        }
+    }
+
+    /// How many bytes of the stack of a blocked thread are copied.
+    pub fn copied_bytes(&self) -> usize {
+        self.copied_bytes.load(Ordering::Relaxed) as usize
+    }
+
+    /// Copies so many from now on, within bounds.
+    pub fn copy_more(&self, bytes: u32) {
+        let bytes = bytes.clamp(BlockedStack::FIRST_BYTES, BlockedStack::MOST_BYTES);
+        self.copied_bytes.store(bytes, Ordering::Relaxed);
+    }
+
     /// Takes CPU samples by suspension, because it cannot be done by signals. To be called before [`Self::wants_ticks`].
     pub fn walk_instead(&self, why: &str) {
         self.stop_signals();
+        self.walk_blocked(format!("timer signals do not work here: {why}"));
         self.collectors.switch_on("cpu");
         self.events.push(Event::Record(Record::WalkInstead { reason: why.to_owned() }));
     }

@@ -4,9 +4,14 @@
 //! registers and stack into the shared ring, as the signal engine would have it; then the runtime walks it
 //! (`DoStackSnapshot`). While the world stands still no managed frame comes or goes, so a walk of the copy has to find
 //! the very frames that the runtime found. Comparing them is done outside.
+//!
+//! [`wire::CpuEngine::CompareBlocked`] does the same for stacks of blocked threads: each is read as the sampling thread
+//! reads it for `wall`, while the program runs; then the runtime is suspended and walks it. Threads whose CPU clock shows
+//! that they did not run from the reading to the end of the walk are compared.
 
 use crate::agent::{Agent, Phase};
 use crate::counters::Counters;
+use crate::os::blocked::{self, Blocked, Seen};
 use crate::os::clock;
 use crate::queue::Event;
 use crate::runtime::Walked;
@@ -14,7 +19,7 @@ use corprof::ids::ThreadId;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
-use wire::{Comparison, Nanos, Record};
+use wire::{BlockedStack, Comparison, CpuEngine, Nanos, Record};
 
 /// Longest pause of the thread: so soon it notices that it should end.
 const LONGEST_SLEEP: Nanos = 20_000_000;
@@ -36,7 +41,10 @@ pub fn run(agent: &Agent) {
         let now = clock::monotonic();
         if due <= now {
             due = now + interval;
-            compare_all(agent, &mut ips);
+            match agent.config.cpu {
+                CpuEngine::CompareBlocked => compare_blocked(agent, &mut ips),
+                _ => compare_all(agent, &mut ips),
+            }
             agent.wake.wake();
         }
         agent.tick_cpu.store(clock::thread_cpu(), Relaxed);
@@ -79,6 +87,56 @@ fn compare_all(agent: &Agent, ips: &mut Vec<u64>) {
     for Compared { os_tid, time, ips: range, walked } in compared {
         let ips = ips.get(range).unwrap_or_default();
         let stack = (walked != Walked::Nothing).then(|| stacks.intern(ips, walked == Walked::Truncated));
+        agent.events.push(Event::Record(Record::Comparison(Comparison { os_tid, time, stack })));
+    }
+}
+
+/// Compares every thread that is blocked now.
+fn compare_blocked(agent: &Agent, ips: &mut Vec<u64>) {
+    let threads: Vec<(ThreadId, u32)> = agent.threads().running().collect();
+    let most = agent.config.max_frames.clamp(1, 4096) as usize;
+    ips.clear();
+    ips.reserve(threads.len() * most);
+    let mut read: Vec<(ThreadId, u32, Nanos, Blocked, Vec<u8>)> = Vec::with_capacity(threads.len());
+    for &(thread, os_tid) in &threads {
+        let mut bytes = Vec::new();
+        let seen = blocked::look(&agent.memory, os_tid, BlockedStack::MOST_BYTES as usize, &mut bytes);
+        if let Seen::Blocked(at) = seen {
+            read.push((thread, os_tid, clock::monotonic(), at, bytes));
+        }
+    }
+    let mut walked: Vec<(usize, Range<usize>, Walked)> = Vec::with_capacity(read.len());
+    let Ok(suspended) = agent.runtime.suspend() else {
+        Counters::add(&agent.counters.refused_suspensions, 1);
+        return;
+    };
+    for (index, (thread, os_tid, _, at, _)) in read.iter().enumerate() {
+        let before = ips.len();
+        let result = suspended.walk(&agent.live, *thread, ips, before + most);
+        // Whoever ran in between is somewhere else.
+        if clock::cpu_of(*os_tid) != Some(at.run) {
+            Counters::add(&agent.counters.not_compared, 1);
+        } else if result == Walked::Failed {
+            Counters::add(&agent.counters.failed_walks, 1);
+        } else {
+            walked.push((index, before..ips.len(), result));
+        }
+    }
+    drop(suspended);
+    Counters::add(&agent.counters.suspensions, 1);
+    Counters::add(&agent.counters.walks, walked.len() as u64);
+    for (index, range, result) in walked {
+        let Some((_, os_tid, time, at, bytes)) = read.get_mut(index) else { continue };
+        let (os_tid, time, bytes) = (*os_tid, *time, std::mem::take(bytes));
+        let ips = ips.get(range).unwrap_or_default();
+        let (id, stack) = {
+            let mut stacks = agent.stacks();
+            let stack = (result != Walked::Nothing).then(|| stacks.intern(ips, result == Walked::Truncated));
+            (stacks.number(), stack)
+        };
+        let cut = bytes.len() >= BlockedStack::MOST_BYTES as usize;
+        let copied = BlockedStack { id, os_tid, time, ip: at.ip, sp: at.sp, call: at.call, bytes, cut };
+        agent.events.push(Event::Record(Record::BlockedStack(copied)));
         agent.events.push(Event::Record(Record::Comparison(Comparison { os_tid, time, stack })));
     }
 }

@@ -34,10 +34,23 @@ counters! {
     stopped = "nanoseconds stopped";
     /// Ticks that came so late that they were left out.
     late_ticks = "ticks left out";
-    /// Ticks left out because the world would have stood still for too much of the time.
+    /// Ticks left out because the runtime would have been suspended for too much of the time, or the ticks would have used too
+    /// much CPU time.
     spared_ticks = "ticks left out to spare the target";
     /// Suspensions that the runtime refused.
     refused_suspensions = "suspensions refused";
+    /// Blocked threads whose stack was copied.
+    blocked_reads = "stacks of blocked threads copied";
+    /// Bytes of these copies.
+    blocked_bytes = "bytes of stacks of blocked threads copied";
+    /// Threads that ran or were ready when they were to be read.
+    ready_threads = "threads running at a tick";
+    /// Threads left out of a tick, because it had no time or memory left for them.
+    left_out = "threads left out of ticks";
+    /// Nanoseconds of CPU time in ticks.
+    tick_time = "nanoseconds of CPU time in ticks";
+    /// Ticks that were held.
+    ticks = "ticks";
     /// Threads that did not copy themselves when they were asked to, for a comparison.
     not_compared = "threads not compared";
     /// Collections whose survivors were told.

@@ -149,7 +149,9 @@ fn ground(memory: &impl Memory, mappings: &[Mapping]) -> Ground {
         }
         above = mapping.start;
         // The head of a file may be mapped again within its image: the lowest one is the image's own.
-        found = Image::at(memory, mapping.start).filter(|image| image.contains(part.start)).or(found);
+        let image = Image::at(memory, mapping.start).filter(|image| image.contains(part.start));
+        found =
+            image.or_else(|| is_file.then(|| Image::in_page(memory, mapping.start, part.start)).flatten()).or(found);
     }
     match found {
         Some(image) => Ground::Image(image),

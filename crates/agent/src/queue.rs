@@ -64,7 +64,10 @@ impl Event {
             Self::Sample(CallbackSample::Exception { message, ips, .. }) => {
                 ips.capacity() * size_of::<u64>() + message.as_ref().map_or(0, String::capacity)
             }
-            Self::Record(Record::WallTick(tick)) => tick.threads.capacity() * size_of::<WallSample>(),
+            Self::Record(Record::WallTick(tick) | Record::PoolTick(tick) | Record::ThreadLook(tick)) => {
+                tick.threads.capacity() * size_of::<WallSample>()
+            }
+            Self::Record(Record::BlockedStack(stack)) => stack.bytes.capacity(),
             _ => 0,
         }
     }

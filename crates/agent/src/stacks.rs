@@ -34,10 +34,16 @@ impl Stacks {
         if let Some(&id) = self.ids.get(&key) {
             return id;
         }
-        self.last_id = self.last_id.wrapping_add(1).max(1);
-        self.ids.insert(key, self.last_id);
+        let id = self.number();
+        self.ids.insert(key, id);
         self.new_ips += ips.len();
-        self.new.push(wire::Stack { id: self.last_id, ips: ips.to_vec(), truncated });
+        self.new.push(wire::Stack { id, ips: ips.to_vec(), truncated });
+        id
+    }
+
+    /// An id that no other stack has, for one that is sent by itself.
+    pub fn number(&mut self) -> u32 {
+        self.last_id = self.last_id.wrapping_add(1).max(1);
         self.last_id
     }
 
@@ -78,6 +84,7 @@ mod tests {
         let d = stacks.intern(&[], false);
         assert_eq!(stacks.intern(&[1, 2, 3], false), a);
         assert_eq!([a, b, c, d], [1, 2, 3, 4]);
+        assert_eq!((stacks.number(), stacks.number()), (5, 6));
         let written: Vec<_> = stacks.take_new().into_iter().map(|stack| (stack.id, stack.truncated)).collect();
         assert_eq!(written, [(1, false), (2, false), (3, true), (4, false)]);
         assert!(stacks.take_new().is_empty());

@@ -1,19 +1,29 @@
-//! The sampling thread: suspends the runtime and walks the threads that ran.
+//! The sampling thread: reads where blocked threads stand, or suspends the runtime and walks the threads that ran.
 
 use crate::agent::{Agent, Phase};
 use crate::counters::Counters;
+use crate::os::blocked::{self, Seen};
 use crate::os::clock;
-use crate::os::tasks::Tasks;
+use crate::os::tasks::{TaskTimes, Tasks, state_of};
 use crate::queue::Event;
 use crate::runtime::Walked;
 use corprof::ids::ThreadId;
-use profilers::{Task, Walk, WorkerCx};
+use profilers::{Stacked, Stacks, Task, Walk, WorkerCx};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use wire::{Nanos, Record};
+use wire::{BlockedStack, Nanos, Record};
 
-/// Most threads walked at one tick: at 5 µs each the world stands still for 5 ms at most.
+/// Most threads walked at one tick: at 5 µs each the runtime is suspended for 5 ms at most.
 const MOST_WALKS: usize = 1000;
+/// Most bytes of stacks copied at one tick. Less is in the queue at a time: see [`crate::queue::Events`].
+const MOST_COPIED: usize = 8 << 20;
+/// Most CPU time for reading threads at one tick. Those that are left out come first at the next: the others have a stack.
+const MOST_READING: Nanos = 20_000_000;
+/// How long a tick waits at most for the writer to take stacks out of the queue, and how often it looks.
+const ROOM_LIMIT: Nanos = 20_000_000;
+const ROOM_STEP: Nanos = 1_000_000;
+/// So many sleeping threads said to run, and none to be blocked, show a kernel that does not tell.
+const MOST_UNTOLD: u32 = 32;
 /// Longest pause of the sampling thread: so soon it notices that it should end.
 const LONGEST_SLEEP: Nanos = 20_000_000;
 
@@ -30,9 +40,11 @@ pub fn run(agent: &Agent) {
         let mut next = now + LONGEST_SLEEP;
         agent.each_collector(|collector| {
             let Some(interval) = collector.interval().filter(|&interval| interval > 0) else { return };
-            let plan = plans
-                .entry(collector.id())
-                .or_insert_with(|| Plan { due: now, budget: Budget::new(collector.most_stopped(), now) });
+            let plan = plans.entry(collector.id()).or_insert_with(|| Plan {
+                due: now,
+                budget: Budget::new(collector.most_stopped(), now),
+                cpu: Budget::full(collector.most_cpu(), now),
+            });
             if plan.due <= now {
                 // Ticks stand on a raster. Those that passed while the last took long are left out, not made up.
                 let late = (now - plan.due) / interval;
@@ -41,12 +53,17 @@ pub fn run(agent: &Agent) {
                 if agent.events.is_filling() || !agent.stacks().has_room() {
                     // clrscope does not read fast enough. What it cannot take is not collected.
                     Counters::add(&agent.counters.late_ticks, 1);
-                } else if !plan.budget.allows(now) {
+                } else if !(plan.budget.allows(now) & plan.cpu.allows(now)) {
                     Counters::add(&agent.counters.spared_ticks, 1);
                 } else {
+                    let begun = clock::thread_cpu();
                     worker.begin();
                     collector.tick(&mut worker);
                     plan.budget.spend(std::mem::take(&mut worker.stopped));
+                    let used = clock::thread_cpu().saturating_sub(begun);
+                    plan.cpu.spend(used);
+                    Counters::add(&agent.counters.ticks, 1);
+                    Counters::add(&agent.counters.tick_time, used);
                 }
             }
             next = next.min(plan.due);
@@ -62,14 +79,17 @@ pub fn run(agent: &Agent) {
 /// When a collector's next tick is due, and whether it may come.
 struct Plan {
     due: Nanos,
+    /// Time for which the runtime may be suspended.
     budget: Budget,
+    /// CPU time of this thread.
+    cpu: Budget,
 }
 
-/// Time that the world may stand still: a share of the time that passes. What is not used is kept for
-/// [`Self::KEPT`] only, so that a long quiet time pays for no long stop.
+/// Time that ticks may take: a share of the time that passes. What is not used is kept for [`Self::KEPT`] only, so that a
+/// long quiet time pays for no long tick.
 struct Budget {
     share: u64,
-    /// Nanoseconds in hand, times a thousand; below zero when the last stop took more than there was.
+    /// Nanoseconds in hand, times a thousand; below zero when the last tick took more than there was.
     credit: i64,
     told: Nanos,
 }
@@ -82,6 +102,11 @@ impl Budget {
         Self { share, credit: 1, told: now }
     }
 
+    /// One that has in hand what is kept at most: the first tick reads every thread.
+    fn full(share: u64, now: Nanos) -> Self {
+        Self { share, credit: i64::try_from(Self::KEPT.saturating_mul(share)).unwrap_or(i64::MAX), told: now }
+    }
+
     /// Whether anything is in hand.
     fn allows(&mut self, now: Nanos) -> bool {
         let passed = now.saturating_sub(self.told);
@@ -92,14 +117,14 @@ impl Budget {
         self.credit > 0
     }
 
-    fn spend(&mut self, stopped: Nanos) {
-        self.credit = self.credit.saturating_sub_unsigned(stopped.saturating_mul(1000));
+    fn spend(&mut self, time: Nanos) {
+        self.credit = self.credit.saturating_sub_unsigned(time.saturating_mul(1000));
     }
 }
 
 struct Worker<'a> {
     agent: &'a Agent,
-    /// How long the world stood still since this was last taken.
+    /// For how long the runtime was suspended since this was last taken.
     stopped: Nanos,
     tasks: Tasks,
     /// Counts the times that ticks come together. Collectors whose ticks do share one look at the threads.
@@ -108,16 +133,26 @@ struct Worker<'a> {
     seen: Option<Vec<Task>>,
     /// Threads of this round by number.
     ids: HashMap<u32, ThreadId>,
-    last: HashMap<u32, LastWalk>,
+    last: HashMap<u32, LastStack>,
     ips: Vec<u64>,
+    /// Whether blocked threads are read; `None` until that is found out.
+    reads: Option<bool>,
+    /// Copy of a stack.
+    copy: Vec<u8>,
+    /// How many threads that sleep were said to run; `None` once a blocked one was read.
+    untold: Option<u32>,
 }
 
+/// The stack of a thread as it was last taken.
 #[derive(Clone, Copy)]
-struct LastWalk {
+struct LastStack {
     thread: ThreadId,
     round: u64,
     run: Nanos,
     stack: Option<u32>,
+    state: u8,
+    /// Whether the thread has run since the stack was taken: then it is only the last that is known.
+    old: bool,
 }
 
 impl<'a> Worker<'a> {
@@ -131,6 +166,9 @@ impl<'a> Worker<'a> {
             ids: HashMap::new(),
             last: HashMap::new(),
             ips: Vec::new(),
+            reads: None,
+            copy: Vec::new(),
+            untold: Some(0),
         }
     }
 
@@ -150,9 +188,138 @@ impl<'a> Worker<'a> {
     }
 
     /// The thread's last stack, if it is of this round or it did not run since.
-    fn unchanged(&self, task: &Task) -> Option<Option<u32>> {
+    fn unchanged(&self, task: &Task) -> Option<Stacked> {
         let last = self.last.get(&task.os_tid)?;
-        (last.round == self.round || last.run == task.run && task.state != b'R').then_some(last.stack)
+        if last.round == self.round {
+            return Some(Stacked { stack: last.stack, state: last.state });
+        }
+        let still = !last.old && last.run == task.run && task.state != b'R';
+        still.then_some(Stacked { stack: last.stack, state: task.state })
+    }
+
+    /// Whether blocked threads are read, and not walked.
+    fn reads(&mut self) -> bool {
+        let agent = self.agent;
+        if self.reads != Some(false) {
+            let walks = agent.walks_blocked();
+            let refused = walks.or_else(|| if self.reads.is_none() { blocked::refusal(&agent.memory) } else { None });
+            self.reads = Some(refused.is_none());
+            if let Some(why) = refused {
+                agent.walk_blocked(why);
+            }
+        }
+        self.reads == Some(true)
+    }
+
+    /// Waits a moment for the writer, if the queue fills up with copies of stacks.
+    fn has_room(&self) -> bool {
+        let deadline = clock::monotonic() + ROOM_LIMIT;
+        while self.agent.events.is_filling() {
+            if self.agent.phase() != Phase::Running || clock::monotonic() >= deadline {
+                return false;
+            }
+            self.agent.wake.wake();
+            clock::sleep_until(clock::monotonic() + ROOM_STEP);
+        }
+        true
+    }
+
+    /// Reads the threads that ran since their last stack was taken.
+    fn read(&mut self, tasks: &[Task]) -> Stacks {
+        let agent = self.agent;
+        let limit = agent.copied_bytes();
+        let begun = clock::thread_cpu();
+        let (mut copied, mut full) = (0, false);
+        let mut threads = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            let reused = self.unchanged(task);
+            if reused.is_some() {
+                Counters::add(&agent.counters.reused, 1);
+                threads.push(reused);
+                continue;
+            }
+            let Some(&thread) = self.ids.get(&task.os_tid) else {
+                threads.push(None);
+                continue;
+            };
+            if task.state == b'R' {
+                threads.push(Some(self.ready(task, thread, b'R')));
+                continue;
+            }
+            full = full
+                || copied >= MOST_COPIED
+                || clock::thread_cpu().saturating_sub(begun) >= MOST_READING
+                || !self.has_room();
+            let taken = if full { None } else { self.read_one(task, thread, limit, &mut copied) };
+            if taken.is_none() {
+                Counters::add(&agent.counters.left_out, 1);
+            }
+            threads.push(taken);
+        }
+        Counters::add(&agent.counters.blocked_bytes, copied as u64);
+        Stacks { threads, stopped: 0, refused: false }
+    }
+
+    fn read_one(&mut self, task: &Task, thread: ThreadId, limit: usize, copied: &mut usize) -> Option<Stacked> {
+        let agent = self.agent;
+        let os_tid = task.os_tid;
+        let seen = blocked::look(&agent.memory, os_tid, limit, &mut self.copy);
+        *copied += self.copy.len();
+        match seen {
+            Seen::Blocked(at) => {
+                self.untold = None;
+                Counters::add(&agent.counters.blocked_reads, 1);
+                let id = agent.stacks().number();
+                let (time, bytes) = (clock::monotonic(), self.copy.clone());
+                let cut = bytes.len() >= limit;
+                let stack = BlockedStack { id, os_tid, time, ip: at.ip, sp: at.sp, call: at.call, bytes, cut };
+                agent.events.push(Event::Record(Record::BlockedStack(stack)));
+                // Outside of a system call a thread waits for memory or a disk.
+                let state = if at.call.is_some() { b'S' } else { b'D' };
+                self.tasks.note(os_tid, TaskTimes { run: at.run, state });
+                let last = LastStack { thread, round: self.round, run: at.run, stack: Some(id), state, old: false };
+                self.last.insert(os_tid, last);
+                Some(Stacked { stack: Some(id), state })
+            }
+            Seen::Ready { still } => {
+                let state = if still && self.untold.is_some() { self.told(os_tid) } else { b'R' };
+                Some(self.ready(task, thread, state))
+            }
+            Seen::NoStack => {
+                let state = state_of(os_tid);
+                Some(self.ready(task, thread, state))
+            }
+            Seen::Unreadable => None,
+        }
+    }
+
+    /// The state of a thread that the kernel says to run, where it has said so of every thread until now.
+    fn told(&mut self, os_tid: u32) -> u8 {
+        let state = state_of(os_tid);
+        if matches!(state, b'S' | b'D')
+            && let Some(untold) = &mut self.untold
+        {
+            *untold += 1;
+            if *untold >= MOST_UNTOLD {
+                self.reads = Some(false);
+                self.agent
+                    .walk_blocked("the kernel says of all threads that they run, also of those that sleep".to_owned());
+            }
+        }
+        state
+    }
+
+    /// A thread whose stack is not read: it keeps the last that is known of it.
+    fn ready(&mut self, task: &Task, thread: ThreadId, state: u8) -> Stacked {
+        Counters::add(&self.agent.counters.ready_threads, u64::from(state == b'R'));
+        // What was known already stays known for as long as it would: it is looked at again now and then.
+        if task.state == b'?' {
+            self.tasks.note(task.os_tid, TaskTimes { run: task.run, state });
+        }
+        let stack = self.last.get(&task.os_tid).and_then(|last| last.stack);
+        let last = LastStack { thread, round: self.round, run: task.run, stack, state, old: true };
+        self.last.insert(task.os_tid, last);
+        Stacked { stack, state }
     }
 }
 
@@ -165,21 +332,33 @@ impl WorkerCx for Worker<'_> {
         if let Some(seen) = &self.seen {
             return seen.clone();
         }
+        let reads = self.reads();
         let mut tids: Vec<u32> = self.ids.keys().copied().collect();
         tids.sort_unstable();
         let tasks = tids.into_iter().filter_map(|os_tid| {
-            let times = self.tasks.read(os_tid)?;
+            // Where a thread that ran is read, its state comes with that.
+            let times = if reads { self.tasks.read_if_still(os_tid)? } else { self.tasks.read(os_tid)? };
             Some(Task { os_tid, run: times.run, state: times.state })
         });
         self.seen.insert(tasks.collect()).clone()
     }
 
-    fn stacks(&mut self, tasks: &[Task]) -> Walk {
+    fn stacks(&mut self, tasks: &[Task]) -> Stacks {
+        if self.reads() {
+            return self.read(tasks);
+        }
+        let Walk { stacks, stopped, refused } = self.walk(tasks);
+        let threads = tasks.iter().zip(stacks);
+        let threads = threads.map(|(task, stack)| Some(Stacked { stack, state: task.state }));
+        Stacks { threads: threads.collect(), stopped, refused }
+    }
+
+    fn walk(&mut self, tasks: &[Task]) -> Walk {
         let mut stacks = vec![None; tasks.len()];
         let mut to_walk = Vec::new();
         for (index, (task, stack)) in tasks.iter().zip(&mut stacks).enumerate() {
             match self.unchanged(task) {
-                Some(last) => *stack = last,
+                Some(last) => *stack = last.stack,
                 None => to_walk.push((index, *task)),
             }
         }
@@ -193,7 +372,7 @@ impl WorkerCx for Worker<'_> {
             return Walk { stacks, stopped: 0, refused: false };
         }
         let most = self.agent.config.max_frames.clamp(1, 4096) as usize;
-        // Room is made before the world stops. A walk adds at most `most` addresses to what is there.
+        // Room is made before the runtime is suspended. A walk adds at most `most` addresses to what is there.
         self.ips.clear();
         self.ips.reserve(to_walk.len() * 64);
         let mut walked = Vec::with_capacity(to_walk.len());
@@ -229,7 +408,8 @@ impl WorkerCx for Worker<'_> {
             if stack.is_none() && before.is_some_and(|last| last.stack.is_some()) {
                 Counters::add(&counters.failed_walks, 1);
             }
-            self.last.insert(task.os_tid, LastWalk { thread, round, run: task.run, stack });
+            let last = LastStack { thread, round, run: task.run, stack, state: task.state, old: false };
+            self.last.insert(task.os_tid, last);
             if let Some(slot) = stacks.get_mut(index) {
                 *slot = stack;
             }
@@ -270,6 +450,16 @@ mod tests {
         let (ticks, stopped) = hundred_seconds(10, 300 * MILLI);
         assert!(stopped <= 1300 * MILLI, "{ticks} ticks");
         assert_eq!(hundred_seconds(0, MILLI).0, 0, "without a share none comes");
+    }
+
+    #[test]
+    fn the_first_tick_may_take_what_is_kept() {
+        let mut budget = Budget::full(25, 0);
+        assert!(budget.allows(0));
+        budget.spend(49 * MILLI);
+        assert!(budget.allows(0));
+        budget.spend(2 * MILLI);
+        assert!(!budget.allows(0) && budget.allows(50 * MILLI));
     }
 
     #[test]

@@ -133,6 +133,16 @@ fn one_info(memory: &impl Memory, at: u64) -> Option<(Vec<u8>, Option<Function>)
     Some((bytes.get(..length)?.to_vec(), chained))
 }
 
+/// The smallest page of the systems that .NET runs on.
+const PAGE: usize = 4096;
+
+/// What the beginnings of files in a single-file application are multiples of, at least.
+const HOST_ALIGNMENT: usize = 16;
+
+/// Bytes of a section header, and how many of them are looked at.
+const SECTION_SIZE: u64 = 40;
+const MOST_SECTIONS: u64 = 32;
+
 /// A PE image in memory with a table of functions: a ready-to-run module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Image {
@@ -173,6 +183,34 @@ impl Image {
         }
         let count = length / FUNCTION_SIZE as u32;
         Some(Self { base, size, table: base.checked_add(u64::from(table))?, count })
+    }
+
+    /// The image whose headers stand somewhere in a page, and one of whose sections was mapped to the page at `code`.
+    ///
+    /// A file within a single-file application begins at any multiple of 16 bytes (`Bundler`, src/installer/managed/
+    /// Microsoft.NET.HostModel in dotnet/runtime), and is mapped by whole pages of that application. The page with the
+    /// headers may be mapped again where the code begins: so the place of a section must fit, too.
+    pub fn in_page(memory: &impl Memory, page: u64, code: u64) -> Option<Self> {
+        let bytes = memory.bytes(page, PAGE)?;
+        let starts =
+            (0..PAGE).step_by(HOST_ALIGNMENT).filter(|at| bytes.get(*at..).is_some_and(|at| at.starts_with(b"MZ")));
+        starts
+            .filter_map(|at| Self::at(memory, page.checked_add(at as u64)?))
+            .find(|image| image.has_section(memory, code))
+    }
+
+    /// Whether a section begins in the page at an address.
+    fn has_section(&self, memory: &impl Memory, page: u64) -> bool {
+        let head = memory.u32(self.base.saturating_add(60)).and_then(|pe| self.base.checked_add(u64::from(pe)));
+        let Some(pe) = head else { return false };
+        // The number of sections, and the size of the optional header in front of them (PE specification, COFF file header).
+        let (Some(count), Some(optional)) = (memory.u32(pe + 4), memory.u32(pe + 20)) else { return false };
+        let (count, optional) = (u64::from(count >> 16), u64::from(optional & 0xffff));
+        (0..count.min(MOST_SECTIONS)).any(|index| {
+            let offset = memory.u32(pe + 24 + optional + index * SECTION_SIZE + 12);
+            let begin = offset.and_then(|offset| self.base.checked_add(u64::from(offset)));
+            begin.is_some_and(|begin| begin & !(PAGE as u64 - 1) == page)
+        })
     }
 
     /// Whether an address lies in the image.
@@ -363,6 +401,26 @@ mod tests {
         assert_eq!(image.unwind_table(&memory, &[(BASE + 0x400, 8)]), None);
         assert_eq!(image.unwind_table(&memory, &[(BASE + 0x3000, 8)]), None);
         assert_eq!(image.unwind_table(&memory, &[(BASE - 8, 8)]), None);
+    }
+
+    #[test]
+    fn an_image_within_a_page_is_found_by_its_sections() {
+        const OFFSET: u64 = 0x680;
+        let plain = image(&[[0x400, 0x410, 0x1800]]);
+        let mut memory = Bytes(BASE, vec![0; 0x6000]);
+        memory.put(BASE + OFFSET, &plain.1);
+        let pe = BASE + OFFSET + 0x80;
+        memory.put(pe + 6, &2u16.to_le_bytes());
+        memory.put(pe + 20, &240u16.to_le_bytes());
+        memory.words(pe + 24 + 240 + 12, &[0x1000]);
+        memory.words(pe + 24 + 240 + 40 + 12, &[0x2f00]);
+        let found = |page, code| Image::in_page(&memory, page, code).map(|image| image.base);
+        assert_eq!(found(BASE, BASE + 0x1000), Some(BASE + OFFSET));
+        assert_eq!(found(BASE, BASE + 0x3000), Some(BASE + OFFSET), "its second section");
+        assert_eq!(found(BASE, BASE), None, "the page of the headers is no section");
+        assert_eq!(found(BASE, BASE + 0x2000), None);
+        assert_eq!(found(BASE + 0x1000, BASE + 0x1000), None, "no headers");
+        assert_eq!(found(0x7000_0000, BASE + 0x1000), None, "nothing there");
     }
 
     #[test]

@@ -268,6 +268,7 @@ impl<'a> Writer<'a> {
                         let status = self.status();
                         self.put(Record::Status(status))?;
                     }
+                    Control::CopyMore(bytes) => agent.copy_more(bytes),
                     Control::Flush => flushes += 1,
                     Control::Instrument(rules) => {
                         agent.instrumentation.apply(rules, Rewriting::of(&agent.config));
@@ -311,7 +312,7 @@ impl<'a> Writer<'a> {
         let agent = self.agent;
         self.list_threads()?;
         let by_signals = matches!(agent.config.cpu, CpuEngine::Signals | CpuEngine::Compare);
-        if by_signals && agent.config.profiler("cpu").is_some() {
+        if by_signals {
             self.start_signals()?;
         }
         self.start_ticks();
@@ -329,7 +330,7 @@ impl<'a> Writer<'a> {
     /// Starts the sampling thread, where something needs it.
     fn start_ticks(&mut self) {
         let agent = self.agent;
-        let compares = agent.config.cpu == CpuEngine::Compare;
+        let compares = matches!(agent.config.cpu, CpuEngine::Compare | CpuEngine::CompareBlocked);
         if !self.ticking && (compares || agent.wants_ticks()) {
             self.ticking = true;
             let for_thread = Arc::clone(agent);

@@ -27,10 +27,16 @@ pub trait Collector: Send + Sync {
         None
     }
 
-    /// Largest share of the time that the world may stand still for ticks of this collector, in thousandths. Ticks
-    /// that would make it more are left out.
+    /// Largest share of the time for which the runtime may be suspended for ticks of this collector, in thousandths.
+    /// Ticks that would make it more are left out.
     fn most_stopped(&self) -> u64 {
         10
+    }
+
+    /// CPU time that ticks of this collector may use, in thousandths of one processor. Ticks that would make it more are
+    /// left out.
+    fn most_cpu(&self) -> u64 {
+        25
     }
 
     /// A point in time of the tick's raster was reached.
@@ -119,23 +125,46 @@ pub trait WorkerCx {
     fn now(&self) -> Nanos;
     /// Every managed thread that lives.
     fn tasks(&mut self) -> Vec<Task>;
-    /// The stack of each of these threads, `None` for those without managed frames, in their order. A thread
-    /// that has not run since its last walk has the same stack still, and is not walked again; if all are such,
-    /// the runtime is not suspended.
-    fn stacks(&mut self, tasks: &[Task]) -> Walk;
+    /// What each of these threads does and its stack, in their order. Blocked threads are read without stopping
+    /// anything, where that is possible; else the threads are walked. A thread that has not run since its last stack was
+    /// taken has the same one still.
+    fn stacks(&mut self, tasks: &[Task]) -> Stacks;
+    /// The stack of each of these threads, `None` for those without managed frames, in their order: the runtime is
+    /// suspended and walks those that ran since their last walk. If there are none, it is not suspended.
+    fn walk(&mut self, tasks: &[Task]) -> Walk;
     /// Hands a record to the writer. If its queue is full the record is dropped and counted.
     fn send(&mut self, record: Record);
 }
 
-/// Result of [`WorkerCx::stacks`].
+/// Result of [`WorkerCx::walk`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Walk {
     /// Stack ids, in the order of the tasks.
     pub stacks: Vec<Option<u32>>,
-    /// How long the world stood still, nanoseconds.
+    /// For how long the runtime was suspended, nanoseconds.
     pub stopped: Nanos,
-    /// Whether the runtime refused to stop the world, so that the stacks of threads that ran are missing.
+    /// Whether the runtime refused to be suspended, so that the stacks of threads that ran are missing.
     pub refused: bool,
+}
+
+/// Result of [`WorkerCx::stacks`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stacks {
+    /// In the order of the tasks; `None` for a thread for which there was no time or memory left.
+    pub threads: Vec<Option<Stacked>>,
+    /// As [`Walk::stopped`].
+    pub stopped: Nanos,
+    /// As [`Walk::refused`].
+    pub refused: bool,
+}
+
+/// A thread whose stack was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stacked {
+    /// Its stack; `None` if it has no managed frames, or runs and was not walked.
+    pub stack: Option<u32>,
+    /// Its state letter, as of when the stack was taken.
+    pub state: u8,
 }
 
 /// What a collector may do in a flush, on the agent's writing thread.
@@ -161,6 +190,7 @@ pub(crate) mod testing {
         pub(crate) asked: Vec<Vec<u32>>,
         pub(crate) sent: Vec<Record>,
         pub(crate) refused: bool,
+        pub(crate) left_out: Vec<u32>,
     }
 
     impl WorkerCx for Script {
@@ -170,7 +200,16 @@ pub(crate) mod testing {
         fn tasks(&mut self) -> Vec<Task> {
             self.tasks.iter().map(|&(os_tid, run)| Task { os_tid, run, state: b'S' }).collect()
         }
-        fn stacks(&mut self, tasks: &[Task]) -> Walk {
+        fn stacks(&mut self, tasks: &[Task]) -> Stacks {
+            let Walk { stacks, stopped, refused } = self.walk(tasks);
+            let threads = tasks.iter().zip(stacks);
+            let left_out = &self.left_out;
+            let stacked = |(task, stack): (&Task, _)| {
+                (!left_out.contains(&task.os_tid)).then_some(Stacked { stack, state: task.state })
+            };
+            Stacks { threads: threads.map(stacked).collect(), stopped, refused }
+        }
+        fn walk(&mut self, tasks: &[Task]) -> Walk {
             self.asked.push(tasks.iter().map(|task| task.os_tid).collect());
             let stack = |task: &Task| (!self.refused).then_some(task.os_tid);
             Walk { stacks: tasks.iter().map(stack).collect(), stopped: 7, refused: self.refused }

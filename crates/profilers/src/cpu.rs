@@ -52,6 +52,10 @@ impl Collector for SuspendWalk {
         100
     }
 
+    fn most_cpu(&self) -> u64 {
+        100
+    }
+
     fn tick(&self, cx: &mut dyn WorkerCx) {
         let mut last_run = self.last_run.lock().unwrap_or_else(PoisonError::into_inner);
         let tasks = cx.tasks();
@@ -69,7 +73,7 @@ impl Collector for SuspendWalk {
             return;
         }
         let time = cx.now();
-        let walk = cx.stacks(&ran.iter().map(|(task, _)| *task).collect::<Vec<_>>());
+        let walk = cx.walk(&ran.iter().map(|(task, _)| *task).collect::<Vec<_>>());
         for ((task, cpu), stack) in ran.into_iter().zip(walk.stacks) {
             if let Some(stack) = stack {
                 cx.send(Record::CpuSample(CpuSample { time, os_tid: task.os_tid, cpu, stack }));

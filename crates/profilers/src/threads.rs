@@ -1,6 +1,6 @@
 //! `threads`: what threads there are, which of them go on, and who starts them.
 
-use crate::{Collector, EventPipeSpec, ParamKind, ParamSpec, ProfilerSpec, Settings, ValueSpec, WorkerCx};
+use crate::{Collector, EventPipeSpec, ParamKind, ParamSpec, ProfilerSpec, Settings, Stacked, ValueSpec, WorkerCx};
 use wire::{Nanos, Record, WallSample, WallTick};
 
 /// What it is.
@@ -54,15 +54,17 @@ impl Collector for Threads {
     fn tick(&self, cx: &mut dyn WorkerCx) {
         let time = cx.now();
         let tasks = cx.tasks();
-        let walk = cx.stacks(&tasks);
+        let taken = cx.stacks(&tasks);
         // A stack that is missing would look like one that has changed.
-        if walk.refused {
+        if taken.refused || taken.threads.iter().any(Option::is_none) {
             return;
         }
-        let threads = tasks.iter().zip(walk.stacks);
-        let threads =
-            threads.map(|(task, stack)| WallSample { os_tid: task.os_tid, stack, cpu: task.run, state: task.state });
-        cx.send(Record::ThreadLook(WallTick { time, stopped: walk.stopped, threads: threads.collect() }));
+        let threads = tasks.iter().zip(taken.threads);
+        let threads = threads.filter_map(|(task, stacked)| {
+            let Stacked { stack, state } = stacked?;
+            Some(WallSample { os_tid: task.os_tid, stack, cpu: task.run, state })
+        });
+        cx.send(Record::ThreadLook(WallTick { time, stopped: taken.stopped, threads: threads.collect() }));
     }
 }
 

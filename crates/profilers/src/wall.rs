@@ -1,6 +1,6 @@
 //! `wall`: what every thread does or waits for.
 
-use crate::{Collector, ParamKind, ParamSpec, ProfilerSpec, Settings, ValueSpec, WorkerCx};
+use crate::{Collector, ParamKind, ParamSpec, ProfilerSpec, Settings, Stacked, ValueSpec, WorkerCx};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use wire::{Nanos, Record, WallSample, WallTick};
@@ -10,10 +10,11 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "wall",
     summary: "What every thread does or waits for",
     description: "Takes the stack of every managed thread at regular times, running or waiting, with the class of \
-        the wait: lock, sleep, I/O, idle pool thread. The runtime is suspended for the moment of a walk, so stacks \
-        are exact but seen at safepoints; threads that did not run since the last tick are not walked again. The \
-        time that the world stood still for it is in the report, and never more than a hundredth of the time: \
-        where stops take long, ticks are left out, and those that come stand for more time.",
+        the wait: lock, sleep, I/O, idle pool thread. Nothing is stopped for it: the stacks of blocked threads are \
+        copied while they stay as they are, and running threads have the stacks of their CPU samples, which are \
+        taken for this, too. Threads that did not run since the last tick are not read again. Where blocked threads \
+        cannot be read, the runtime is suspended for a moment at each tick and walks the threads that ran. The report \
+        names the engine. Ticks that would cost too much are left out, and those that come stand for more time.",
     values: &[ValueSpec { kind: "samples", unit: "count" }, ValueSpec { kind: "wall", unit: "nanoseconds" }],
     params: &[ParamSpec { name: "rate", help: "Ticks per second", default: "20", kind: ParamKind::Number(1, 100) }],
     // THREADS, SUSPENDS, ENABLE_STACK_SNAPSHOT; DYNAMIC_FUNCTION_UNLOADS.
@@ -57,19 +58,20 @@ impl Collector for Wall {
         let mut last_run = self.last_run.lock().unwrap_or_else(PoisonError::into_inner);
         let time = cx.now();
         let tasks = cx.tasks();
-        let walk = cx.stacks(&tasks);
-        let threads = tasks
-            .iter()
-            .zip(walk.stacks)
-            .map(|(task, stack)| {
-                let before = last_run.get(&task.os_tid).copied().unwrap_or(task.run);
+        let taken = cx.stacks(&tasks);
+        let mut ran = HashMap::with_capacity(tasks.len());
+        let mut threads = Vec::with_capacity(tasks.len());
+        for (task, stacked) in tasks.iter().zip(taken.threads) {
+            let before = last_run.get(&task.os_tid).copied().unwrap_or(task.run);
+            // What a thread that was left out has used counts when it is seen again.
+            ran.insert(task.os_tid, if stacked.is_some() { task.run } else { before });
+            if let Some(Stacked { stack, state }) = stacked {
                 let cpu = task.run.saturating_sub(before);
-                WallSample { os_tid: task.os_tid, stack, cpu, state: task.state }
-            })
-            .collect();
-        last_run.clear();
-        last_run.extend(tasks.iter().map(|task| (task.os_tid, task.run)));
-        cx.send((self.record)(WallTick { time, stopped: walk.stopped, threads }));
+                threads.push(WallSample { os_tid: task.os_tid, stack, cpu, state });
+            }
+        }
+        *last_run = ran;
+        cx.send((self.record)(WallTick { time, stopped: taken.stopped, threads }));
     }
 }
 
@@ -90,5 +92,22 @@ mod tests {
         assert_eq!(cpu, [(1, Some(1), 30), (2, Some(2), 0), (3, Some(3), 0)]);
         assert_eq!(script.sent.len(), 2);
         assert_eq!(tick.stopped, 7);
+    }
+
+    #[test]
+    fn a_thread_that_was_left_out_is_no_sample_and_its_cpu_time_counts_once() {
+        let collector = Wall::new(SPEC.id, 1, Record::WallTick);
+        let mut script = Script { tasks: vec![(1, 100), (2, 50)], ..Script::default() };
+        collector.tick(&mut script);
+        script.tasks = vec![(1, 130), (2, 60)];
+        script.left_out = vec![2];
+        collector.tick(&mut script);
+        script.left_out = Vec::new();
+        collector.tick(&mut script);
+        let seen: Vec<Vec<_>> = script.sent.iter().map(|record| {
+            let Record::WallTick(tick) = record else { panic!("{record:?}") };
+            tick.threads.iter().map(|thread| (thread.os_tid, thread.cpu)).collect()
+        }).collect();
+        assert_eq!(seen, [vec![(1, 0), (2, 0)], vec![(1, 30)], vec![(1, 0), (2, 10)]]);
     }
 }

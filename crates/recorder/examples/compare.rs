@@ -1,7 +1,8 @@
 //! Compares the unwinder with the runtime's own stack walk at length, and prints what is not equal.
 //!
-//! `cargo build -p agent && cargo run -p recorder --example compare -- [COMPARISONS [RUNTIME [EXAMPLES]]]`, by default
-//! 10,000 on each runtime that runs programs of ours.
+//! `cargo build -p agent && cargo run -p recorder --example compare -- [COMPARISONS [RUNTIME [EXAMPLES [blocked [SAMPLE
+//! [ARGUMENTS]]]]]]`, by default 10,000 on each runtime that runs programs of ours. With `blocked`, threads that are
+//! blocked are compared, as `wall` reads them.
 
 #[cfg(target_os = "linux")]
 #[path = "../tests/comparing/mod.rs"]
@@ -17,6 +18,12 @@ fn main() {
     let enough = arguments.next().map_or(10_000, |text| text.parse().expect("a number of comparisons"));
     let only = arguments.next().unwrap_or_default();
     let examples = arguments.next().map_or(1, |text| text.parse().expect("a number of examples"));
+    let blocked = arguments.next().is_some_and(|word| word == "blocked");
+    let sample = arguments.next().unwrap_or_else(|| "mixed".to_owned());
+    let mut given: Vec<String> = arguments.collect();
+    if given.is_empty() {
+        given = vec!["--seconds".to_owned(), "600".to_owned()];
+    }
     // target/<profile>/examples/compare -> target/<profile>/libclrscope_agent.so
     let own = std::env::current_exe().expect("the path of this program");
     let agent = own.ancestors().nth(2).expect("a target folder").join("libclrscope_agent.so");
@@ -24,9 +31,13 @@ fn main() {
         if !runtime.to_string().contains(&only) {
             continue;
         }
-        let mut process = Sample::named("mixed").start(runtime, &["--seconds", "600"]);
+        let words: Vec<&str> = given.iter().map(String::as_str).collect();
+        let mut process = Sample::named(&sample).start(runtime, &words);
         process.wait_for_ready();
-        let mut comparing = Comparing::attach(&process, &agent, 50, examples);
+        let mut comparing = match blocked {
+            true => Comparing::attach_blocked(&process, &agent, 50, examples),
+            false => Comparing::attach(&process, &agent, 50, examples),
+        };
         comparing.run(enough, Duration::from_secs(300));
         let (tally, log) = comparing.stop();
         println!("{runtime}: {tally}");

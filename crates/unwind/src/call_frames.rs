@@ -239,7 +239,11 @@ impl<'i, S: UnwindSection<Slice<'i>>> Full<'_, S> {
         context.set_sp(frame);
         let mut return_address = None;
         for (register, rule) in row.registers() {
-            let value = self.register(rule, register.0, frame, &old)?;
+            let value = match self.register(rule, register.0, frame, &old) {
+                // Where a register was saved may depend on one that is unknown; only it is lost then.
+                Err(StepError::UnknownRegister) if *register != arch::RETURN_ADDRESS => None,
+                value => value?,
+            };
             if *register == arch::RETURN_ADDRESS {
                 match value {
                     None => return Ok(NativeStep::Root),

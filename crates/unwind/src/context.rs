@@ -7,11 +7,32 @@ pub(crate) struct Context {
     registers: Registers,
     /// One bit for each register of [`Registers`], by DWARF number.
     known: u64,
+    /// Whether most registers were unknown from the beginning.
+    partial: bool,
 }
 
 impl Context {
     pub(crate) fn new(registers: &Registers) -> Self {
-        Self { registers: *registers, known: (1 << arch::REGISTERS) - 1 }
+        Self { registers: *registers, known: (1 << arch::REGISTERS) - 1, partial: false }
+    }
+
+    /// Of a thread of which only these two are known.
+    pub(crate) fn of_pointers(ip: u64, sp: u64) -> Self {
+        let mut context = Self { registers: Registers::default(), known: 0, partial: true };
+        context.set_sp(sp);
+        context.set_ip(ip);
+        context
+    }
+
+    /// See the field.
+    pub(crate) fn is_partial(&self) -> bool {
+        self.partial
+    }
+
+    /// To a frame further up, of which only these are known.
+    pub(crate) fn jump(&mut self, ip: u64, sp: u64, fp: u64) {
+        *self = Self::of_pointers(ip, sp);
+        self.set(arch::FP, Some(fp));
     }
 
     /// The register with a DWARF number, if its value is known.

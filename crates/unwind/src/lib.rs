@@ -16,6 +16,11 @@
 //! How a frame was found stands in its [`Trust`]. A frame-pointer chain is never followed blindly: JIT'd
 //! leaf methods have no frame and OSR methods have two, and such a chain silently loses their callers.
 //!
+//! Of a blocked thread ([`BlockedSample`]) only the instruction pointer and the stack pointer are known. All other registers
+//! are unknown, not 0, until a frame says where they were saved. A frame whose rule needs one that is unknown is left by its
+//! fixed size, by what the runtime notes on the stack of calls of native code, or by a search for a frame record; each
+//! must lead to a return address.
+//!
 //! Addresses in executable memory that is neither a native module nor known managed code make
 //! [`Outcome::NeedCode`]: ask the agent about them, feed the [`CodeMap`], and unwind again.
 #![forbid(unsafe_code)]
@@ -44,4 +49,6 @@ pub use maps::Mapping;
 pub use modules::NativeLocation;
 pub use stack::StackBytes;
 pub use target::{LiveProcess, Target};
-pub use unwinder::{Counters, Failure, Frame, FrameCode, Needed, Outcome, Sample, Stack, Trust, Unknown, Unwinder};
+pub use unwinder::{
+    BlockedSample, Counters, Failure, Frame, FrameCode, Needed, Outcome, Sample, Stack, Trust, Unknown, Unwinder,
+};

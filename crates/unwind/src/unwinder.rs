@@ -11,6 +11,8 @@ use crate::target::Target;
 
 /// How many words of the stack a search for a return address looks at.
 const SCANNED_WORDS: usize = 512;
+/// How many words of it a search for what the runtime notes of a call looks at: frames of native code can be large.
+const NOTE_WORDS: usize = 2048;
 /// How many addresses one [`Outcome::NeedCode`] asks for at most.
 const MOST_ADDRESSES: usize = 1024;
 /// Entries of the cache of return addresses, a power of two.
@@ -23,6 +25,17 @@ const MOST_SIGNAL_FRAMES: u32 = 16;
 pub struct Sample<'a> {
     /// Its registers, as they were in user space.
     pub registers: &'a Registers,
+    /// The bytes of its stack from its stack pointer up.
+    pub stack: &'a [u8],
+}
+
+/// What was taken of a blocked thread: of its registers only two are known.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockedSample<'a> {
+    /// The instruction that it executes when it continues.
+    pub ip: u64,
+    /// Its stack pointer.
+    pub sp: u64,
     /// The bytes of its stack from its stack pointer up.
     pub stack: &'a [u8],
 }
@@ -167,6 +180,9 @@ pub struct Counters {
     pub frames_scanned: u64,
     /// Exact rules that failed on the stack they were applied to, so that the frame was left by what was plausible.
     pub failed_rules: u64,
+    /// Frames whose rule needs a register that is unknown, and that were left all the same, by what holds for all of them:
+    /// the size of the frame, what the runtime notes of a call of native code.
+    pub frames_without_register: u64,
 }
 
 /// Unwinds the stacks of one process.
@@ -177,6 +193,16 @@ pub struct Unwinder {
     /// Native return addresses that were found to stand behind a call; a cache.
     return_addresses: Box<[u64]>,
     counters: Counters,
+}
+
+/// A call of native code from managed code that has not returned, as the runtime notes it.
+#[derive(Clone, Copy)]
+struct NativeCall {
+    /// The return address.
+    ip: u64,
+    /// Stack pointer and frame pointer of the caller at the call.
+    sp: u64,
+    fp: u64,
 }
 
 /// How a frame was left.
@@ -250,7 +276,28 @@ impl Unwinder {
     /// Finds the callers in a sample.
     pub fn unwind(&mut self, sample: &Sample<'_>, unknown: Unknown) -> Outcome {
         let stack = StackBytes::new(sample.registers.sp(), sample.stack);
-        let mut context = Context::new(sample.registers);
+        self.unwind_from(Context::new(sample.registers), stack, unknown)
+    }
+
+    /// Finds the callers of a blocked thread.
+    ///
+    /// System calls are made by native code, whose call frame information mostly needs the stack pointer alone, and says
+    /// where the other registers were saved. A frame pointer that nobody has saved yet is unknown.
+    pub fn unwind_blocked(&mut self, sample: &BlockedSample<'_>, unknown: Unknown) -> Outcome {
+        let stack = StackBytes::new(sample.sp, sample.stack);
+        if unknown == Unknown::Ask {
+            // Where a register is missing, the stack is searched for return addresses: all of them must be known for that.
+            self.modules.find(sample.ip);
+            let needed = self.needed(sample.ip, true, &stack, sample.sp);
+            if !needed.guessed.is_empty() {
+                self.counters.need_code += 1;
+                return Outcome::NeedCode(Needed { executed: None, ..needed });
+            }
+        }
+        self.unwind_from(Context::of_pointers(sample.ip, sample.sp), stack, unknown)
+    }
+
+    fn unwind_from(&mut self, mut context: Context, stack: StackBytes<'_>, unknown: Unknown) -> Outcome {
         let mut frames = Vec::with_capacity(48);
         let mut trust = Trust::Context;
         // Whether the instruction pointer is exact: not a return address.
@@ -380,6 +427,12 @@ impl Unwinder {
         match by_table {
             Some(Ok(left)) => left,
             Some(Err(StepError::Stack(ReadError::BehindCopy))) => Left::Truncated,
+            Some(Err(StepError::UnknownRegister)) => {
+                let left = self.step_without_register(context, lookup, code, exact, stack);
+                self.counters.frames_without_register += 1;
+                // It has a frame, so that no return address is expected on top of the stack.
+                left.unwrap_or_else(|| self.step_plausibly(context, false, stack))
+            }
             // Such as the frame pointer of code that does not keep one: the tables are not to be trusted here.
             Some(Err(_)) => {
                 self.counters.failed_rules += 1;
@@ -430,6 +483,120 @@ impl Unwinder {
         }
     }
 
+    /// Leaves a frame whose rule needs the frame pointer, which is unknown. Each way is checked: it must lead to a return
+    /// address. `None` if none does.
+    fn step_without_register(
+        &mut self,
+        context: &mut Context,
+        lookup: u64,
+        code: FrameCode,
+        exact: bool,
+        stack: &StackBytes<'_>,
+    ) -> Option<Left> {
+        let sp = context.sp();
+        // The runtime's note of the call that this frame is in, or how far the prolog has put the frame pointer.
+        let fp = match code {
+            FrameCode::Managed { .. } => {
+                self.native_call_note(stack, sp).filter(|note| note.sp == sp).map(|note| note.fp)
+            }
+            FrameCode::Native => self.frame_pointer_by_prolog(lookup, sp, stack),
+            FrameCode::Stub | FrameCode::Unknown => None,
+        };
+        if let Some(fp) = fp {
+            let mut caller = *context;
+            caller.set(arch::FP, Some(fp));
+            let stepped = match code {
+                FrameCode::Managed { .. } => self.step_managed(&mut caller, lookup, exact, stack),
+                _ => self.step_native(&mut caller, lookup, stack),
+            };
+            match stepped {
+                Some(Ok(Left::Caller(_, interrupted))) => {
+                    *context = caller;
+                    return Some(Left::Caller(Trust::Learned, interrupted));
+                }
+                Some(Ok(Left::Root)) => return Some(Left::Root),
+                Some(Err(StepError::Stack(ReadError::BehindCopy))) => return Some(Left::Truncated),
+                _ => {}
+            }
+        }
+        if matches!(code, FrameCode::Managed { .. }) {
+            let mut caller = *context;
+            let rule = self.code.place(lookup).and_then(|place| place.rule);
+            match rule.map(|rule| rule.step_by_size(&mut caller, stack)) {
+                Some(Ok(())) if caller.sp() > sp && self.is_return_address(caller.ip()) => {
+                    *context = caller;
+                    return Some(Left::Caller(Trust::Learned, false));
+                }
+                Some(Err(StepError::Stack(ReadError::BehindCopy))) => return Some(Left::Truncated),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// Leaves code whose frame pointer is unknown for a frame of which all that matters can be found on the stack. `None` if
+    /// there is none.
+    fn step_to_record(&mut self, context: &mut Context, stack: &StackBytes<'_>) -> Option<Left> {
+        let sp = context.sp();
+        // Native code below a managed method that has called it: the note has all registers that matter. Other managed
+        // methods in between would be lost.
+        if let Some(note) = self.native_call_note(stack, sp)
+            && !self.has_managed_return(stack, sp, note.sp.wrapping_sub(8))
+        {
+            context.jump(note.ip, note.sp, note.fp);
+            return Some(Left::Caller(Trust::Learned, false));
+        }
+        // A frame record: a frame pointer further up the stack, and a return address above it.
+        let (return_at, caller_at) = arch::FRAME_RECORD;
+        let mut records = stack.words(sp).take(SCANNED_WORDS);
+        let (at, saved, address) = records.find_map(|(at, saved)| {
+            let looks_right = saved.is_multiple_of(8) && saved > at.saturating_add(return_at) && stack.contains(saved);
+            let address = looks_right.then(|| stack.word(at.checked_add(return_at)?).ok()).flatten()?;
+            let address = arch::plain_address(address);
+            self.is_return_address(address).then_some((at, saved, address))
+        })?;
+        context.jump(address, at.saturating_add(caller_at), saved);
+        Some(Left::Caller(Trust::Scan, false))
+    }
+
+    /// Where the frame pointer of a native function points by its prolog, if a frame record stands there.
+    fn frame_pointer_by_prolog(&mut self, lookup: u64, sp: u64, stack: &StackBytes<'_>) -> Option<u64> {
+        let Region::Native(image, bias) = self.modules.known(lookup) else { return None };
+        let begin = image.elf.description(lookup.wrapping_sub(bias))?.initial_address();
+        let code: [u8; arch::PROLOG_BYTES] = image.elf.code(begin)?;
+        let fp = sp.checked_add(arch::frame_above_stack(&code)?)?;
+        let address = stack.word(fp.checked_add(arch::FRAME_RECORD.0)?).ok()?;
+        self.is_return_address(arch::plain_address(address)).then_some(fp)
+    }
+
+    /// The innermost call of native code that the runtime has noted on the stack from `from` on. The stack pointer in it
+    /// lies below the note, and right below that lies the return address, which the note has once more: so nothing else
+    /// is taken for one.
+    fn native_call_note(&mut self, stack: &StackBytes<'_>, from: u64) -> Option<NativeCall> {
+        if !arch::NATIVE_CALL_NOTE {
+            return None;
+        }
+        for (at, sp) in stack.words(from).take(NOTE_WORDS) {
+            if sp < from || sp > at || !sp.is_multiple_of(8) {
+                continue;
+            }
+            let next = |words: u64| stack.word(at.checked_add(words * 8)?).ok();
+            let (Some(ip), Some(fp)) = (next(1), next(2)) else { return None };
+            let returns = sp.checked_sub(8).and_then(|at| stack.word(at).ok());
+            // It may lie below `from`, where the callee has been left already: it is in the copy still.
+            if returns == Some(ip) && self.code.is_return_address(ip) == Some(true) {
+                return Some(NativeCall { ip, sp, fp });
+            }
+        }
+        None
+    }
+
+    /// Whether a word in a part of the stack can be a return address to managed code.
+    fn has_managed_return(&self, stack: &StackBytes<'_>, from: u64, to: u64) -> bool {
+        let mut words = stack.words(from).take_while(|(at, _)| *at < to);
+        words.any(|(_, word)| self.code.is_return_address(word) == Some(true))
+    }
+
     /// Leaves a frame for which there is no exact rule.
     fn step_plausibly(&mut self, context: &mut Context, exact: bool, stack: &StackBytes<'_>) -> Left {
         let sp = context.sp();
@@ -463,6 +630,11 @@ impl Unwinder {
                     context.set(arch::FP, Some(saved));
                     context.forget_scratch();
                     return Left::Caller(Trust::Learned, false);
+                }
+            }
+            None if context.is_partial() => {
+                if let Some(left) = self.step_to_record(context, stack) {
+                    return left;
                 }
             }
             _ => {}

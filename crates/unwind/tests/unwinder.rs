@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use unwind::{
-    Failure, FrameCode, Lookup, Mapping, Needed, Outcome, Registers, Sample, Target, Trust, Unknown, Unwinder,
+    BlockedSample, Failure, FrameCode, Lookup, Mapping, Needed, Outcome, Registers, Sample, Target, Trust, Unknown,
+    Unwinder,
 };
 use wire::{Code, UnwindEntry, UnwindTable};
 
@@ -144,6 +145,62 @@ fn stubs_are_passed_by_what_is_plausible_and_say_so() {
     assert_eq!(leave(&[1, 2, HEAP + 16, 0, 0, 0], STACK + 24), [leaf, (HEAP + 16, Trust::Scan)]);
 }
 
+/// Unwinds a blocked thread in a stub, with three known methods: frameless, and two with frames.
+fn blocked(words: &[u64]) -> Vec<(u64, Trust)> {
+    let mut unwinder = Unwinder::new(Heaps);
+    unwinder.code_mut().insert(&method(1, HEAP, FRAMELESS));
+    unwinder.code_mut().insert(&method(2, HEAP + 0x100, FRAMED));
+    unwinder.code_mut().insert(&method(3, ASSEMBLY, FRAMED));
+    unwinder.code_mut().insert_not_code(HEAP + 0x5000);
+    let sample = BlockedSample { ip: HEAP + 0x5000, sp: STACK, stack: &bytes(words) };
+    match unwinder.unwind_blocked(&sample, Unknown::Ask) {
+        Outcome::Complete(stack) => stack.frames.iter().map(|frame| (frame.ip, frame.trust)).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn blocked_threads_are_unwound_without_their_registers() {
+    let leaf = (HEAP + 0x5000, Trust::Context);
+    let (frameless, caller, root) = (HEAP + 16, HEAP + 0x100 + 16, ASSEMBLY + 16);
+    // By the stack pointer alone, then by the size of a frame, which gives the frame pointer of the next.
+    let words = [frameless, caller, STACK + 40, root, 7, 0, 0, 0];
+    let expected = [leaf, (frameless, Trust::Learned), (caller, Trust::Tables), (root, Trust::Learned)];
+    assert_eq!(blocked(&words), expected);
+    // A frame that has grown: its size leads nowhere, but the runtime has noted the call that it is in.
+    let words = [caller, 1, 2, STACK + 8, caller, STACK + 56, 0, STACK + 80, root, 0, 0, 0, 0];
+    assert_eq!(blocked(&words), [leaf, (caller, Trust::Learned), (root, Trust::Learned)]);
+    // In code of which nothing is known: the same note, and a frame record where there is none.
+    let words = [1, caller, STACK + 16, caller, STACK + 48, 0, STACK + 72, root, 0, 0, 0, 0];
+    assert_eq!(blocked(&words), [leaf, (caller, Trust::Learned), (root, Trust::Tables)]);
+    let words = [1, caller, 3, STACK + 48, root, 0, 0, 0];
+    assert_eq!(blocked(&words), [leaf, (root, Trust::Scan)]);
+}
+
+#[test]
+fn an_unknown_frame_pointer_is_not_the_root() {
+    let mut unwinder = Unwinder::new(Heaps);
+    unwinder.code_mut().insert(&method(1, HEAP, FRAMED));
+    // Nothing on the stack looks like a caller; as 0 the frame pointer would end it.
+    let stack = bytes(&[[HEAP + 16].as_slice(), &[1; 2000]].concat());
+    let sample = BlockedSample { ip: HEAP + 40, sp: STACK + 8, stack: &stack[8..] };
+    let outcome = unwinder.unwind_blocked(&sample, Unknown::Ask);
+    assert!(matches!(&outcome, Outcome::Broken(_, Failure::NoCallerFound)), "{outcome:?}");
+}
+
+#[test]
+fn all_that_a_blocked_thread_may_return_to_is_asked_for_first() {
+    let mut unwinder = Unwinder::new(Heaps);
+    let stack = bytes(&[HEAP + 16, 1, ASSEMBLY + 16, 0]);
+    let sample = BlockedSample { ip: HEAP + 0x5000, sp: STACK, stack: &stack };
+    let needed = Needed { executed: None, guessed: vec![HEAP + 15, ASSEMBLY + 15] };
+    assert_eq!(unwinder.unwind_blocked(&sample, Unknown::Ask), Outcome::NeedCode(needed));
+    unwinder.code_mut().insert_not_code(HEAP + 15);
+    unwinder.code_mut().insert_not_code(ASSEMBLY + 15);
+    let needed = Needed { executed: Some(HEAP + 0x5000), guessed: Vec::new() };
+    assert_eq!(unwinder.unwind_blocked(&sample, Unknown::Ask), Outcome::NeedCode(needed));
+}
+
 #[test]
 fn nowhere_to_go_is_told_apart_from_the_end_of_the_copy() {
     let mut unwinder = Unwinder::new(Heaps);
@@ -230,16 +287,19 @@ proptest! {
         let begun = Instant::now();
         let unknown = if ask { Unknown::Ask } else { Unknown::Guess };
         let outcome = unwinder.unwind(&Sample { registers: &registers, stack: &stack }, unknown);
+        let blocked = unwinder.unwind_blocked(&BlockedSample { ip, sp, stack: &stack }, unknown);
         prop_assert!(begun.elapsed() < Duration::from_secs(1));
-        match outcome {
-            Outcome::Complete(found) | Outcome::Truncated(found) | Outcome::Broken(found, _) => {
-                // Each frame takes a word at least.
-                prop_assert!((1..=words.len() + 20).contains(&found.frames.len()));
-                prop_assert_eq!(found.frames[0].ip, ip);
-            }
-            Outcome::NeedCode(needed) => {
-                prop_assert!(ask && needed.all().next().is_some() && needed.guessed.is_sorted());
-                prop_assert!(needed.executed.is_none_or(|executed| executed == ip));
+        for outcome in [outcome, blocked] {
+            match outcome {
+                Outcome::Complete(found) | Outcome::Truncated(found) | Outcome::Broken(found, _) => {
+                    // Each frame takes a word at least.
+                    prop_assert!((1..=words.len() + 20).contains(&found.frames.len()));
+                    prop_assert_eq!(found.frames[0].ip, ip);
+                }
+                Outcome::NeedCode(needed) => {
+                    prop_assert!(ask && needed.all().next().is_some() && needed.guessed.is_sorted());
+                    prop_assert!(needed.executed.is_none_or(|executed| executed == ip));
+                }
             }
         }
     }

@@ -12,7 +12,7 @@ pub struct SessionConfig {
     pub token: [u8; 16],
     /// The profilers to run, by id.
     pub profilers: Vec<ProfilerConfig>,
-    /// How CPU samples are taken, where the `cpu` profiler is on.
+    /// How CPU samples are taken, where the `cpu` profiler is on, or another one needs the stacks of running threads.
     pub cpu: CpuEngine,
     /// CPU samples per second and thread, 1 to 1000.
     pub rate_hz: u32,
@@ -54,6 +54,9 @@ pub enum CpuEngine {
     /// shared ring and is walked by the runtime too, so that both stacks can be compared outside
     /// ([`crate::Record::Comparison`]).
     Compare,
+    /// The same check for stacks of blocked threads: each is read as `wall` does, and walked by the runtime while it is
+    /// suspended. Those that did not run in between are compared.
+    CompareBlocked,
 }
 
 /// Why bytes are no [`SessionConfig`].

@@ -21,6 +21,8 @@ pub enum Control {
     /// [`crate::Record::Applied`]. Only for agents with the profiler `trace`; those with its parameter
     /// `dry` only say what would happen. Rules that come later replace those before: all original bodies are put back first.
     Instrument(rules::RuleSet),
+    /// Copy so many bytes of the stacks of blocked threads from now on, within the bounds of [`crate::BlockedStack`].
+    CopyMore(u32),
     /// Answer with [`crate::Record::Status`].
     Status,
     /// Write everything collected so far, then [`crate::Record::Flushed`]. Answered once all profilers have begun.

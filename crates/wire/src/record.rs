@@ -169,6 +169,14 @@ pub enum Record {
     Parameters(Parameters),
     /// As [`Record::SingleCalls`], of methods whose arguments are told with them.
     CallsWithArguments(Vec<CallArguments>),
+    /// Where a thread is blocked, and a copy of its stack, which is unwound outside. It comes before the records that name it.
+    BlockedStack(BlockedStack),
+    /// The stacks of `wall`, `threads` and `threadpool` come by suspend and walk from now on, because blocked threads
+    /// cannot be read.
+    WalkBlocked {
+        /// Why.
+        reason: String,
+    },
 }
 
 /// A new body for a method: for each that a rule takes one, and one more for the state machine of an asynchronous one.
@@ -538,6 +546,46 @@ pub struct Stack {
     pub truncated: bool,
 }
 
+/// The stack of a blocked thread as the kernel and a copy of memory show it.
+///
+/// Of its registers only the instruction pointer and the stack pointer are known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockedStack {
+    /// Id, of the same numbers as [`Stack::id`]. No other stack of the session has it.
+    pub id: u32,
+    /// Thread, in the target's pid namespace.
+    pub os_tid: u32,
+    /// When it was read. The thread did not run while it was.
+    pub time: Nanos,
+    /// The instruction that it executes when it continues.
+    pub ip: u64,
+    /// Its stack pointer.
+    pub sp: u64,
+    /// The system call that it waits in; `None` where it waits in none, such as for a page of memory.
+    pub call: Option<BlockedCall>,
+    /// Its stack from the stack pointer up, at most [`BlockedStack::MOST_BYTES`].
+    #[serde(with = "crate::bytes")]
+    pub bytes: Vec<u8>,
+    /// Whether more may have been copied: the copy ends because of its limit, not of the stack's end.
+    pub cut: bool,
+}
+
+impl BlockedStack {
+    /// Most bytes of a copy, and how many it has at first.
+    pub const MOST_BYTES: u32 = 64 << 10;
+    /// See [`Self::MOST_BYTES`].
+    pub const FIRST_BYTES: u32 = 16 << 10;
+}
+
+/// A system call that has not returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockedCall {
+    /// Its number.
+    pub number: u32,
+    /// Its arguments.
+    pub arguments: [u64; 6],
+}
+
 /// A CPU sample of the suspend-and-walk engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuSample {
@@ -567,9 +615,9 @@ pub struct Comparison {
 pub struct WallTick {
     /// When.
     pub time: Nanos,
-    /// How long the world stood still for it; 0 when no thread had to be walked.
+    /// How long the runtime was suspended for it; 0 when no thread had to be walked.
     pub stopped: Nanos,
-    /// Every managed thread.
+    /// Every managed thread, but for those for which the tick had no time or memory left.
     pub threads: Vec<WallSample>,
 }
 
@@ -578,11 +626,12 @@ pub struct WallTick {
 pub struct WallSample {
     /// Thread, in the target's pid namespace.
     pub os_tid: u32,
-    /// Its stack; `None` for a thread without managed frames.
+    /// Its stack: a [`Stack`] or a [`BlockedStack`]. `None` for a thread without managed frames, and for one that
+    /// runs, whose stack is that of its CPU samples.
     pub stack: Option<u32>,
     /// CPU time it used since the last tick.
     pub cpu: Nanos,
-    /// State letter of `/proc/<pid>/task/<tid>/stat`: `R`, `S`, `D` …
+    /// State letter as in `/proc/<pid>/task/<tid>/stat`: `R`, `S`, `D` …
     pub state: u8,
 }
 

@@ -26,8 +26,8 @@ pub const ALL: [Runtime; 4] = [Runtime::V3_1, Runtime::V8, Runtime::V9, Runtime:
 /// Threads of the memory row.
 const MANY: &str = "1000";
 
-/// The world stopped by `wall` at its default rate with 100 threads: each works for a hundredth of the time, so that at
-/// each tick a dozen of them have run since the last one.
+/// What `wall` costs at its default rate with 100 threads: for how long the runtime is suspended, and CPU time. Each
+/// thread works for a hundredth of the time, so that at each tick a dozen of them have run since the last one.
 ///
 /// # Errors
 /// When the target or the recording fails.
@@ -38,16 +38,18 @@ pub fn wall(runtime: Runtime) -> Result<Vec<Row>> {
     })?;
     let length = recorded.number("duration_seconds")?;
     let stopped = recorded.number("target_stopped_seconds")?;
-    let ticks = recorded.counter("suspensions")?;
+    let ticks = recorded.counter("ticks")?;
+    let used = recorded.counter("nanoseconds of CPU time in ticks")?;
+    let (copies, walks) = (recorded.counter("stacks of blocked threads copied"), recorded.counter("stack walks"));
     ensure!(recorded.samples("wall") >= 100.0 * 10.0, "too few wall samples: {}", recorded.summary);
     let share = 100.0 * stopped / length;
     let measured = format!(
-        "{share:.2} % ({:.0} µs each, {:.1} per second, {:.1} walks each)",
-        stopped / ticks * 1e6,
+        "{share:.2} % ({:.1} ticks per second, {:.0} µs of CPU time each, {:.1} stacks each)",
         ticks / length,
-        recorded.counter("stack walks")? / ticks,
+        used / ticks / 1e3,
+        copies.or(walks)? / ticks,
     );
-    let what = format!("{WALL}: world stopped");
+    let what = format!("{WALL}: runtime suspended");
     Ok(vec![Row::new(what, runtime, share, measured, Goal::new(1.0, 0.5, "%"))])
 }
 

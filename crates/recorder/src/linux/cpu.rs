@@ -213,6 +213,11 @@ impl CpuSource {
         &self.description
     }
 
+    /// Whether running threads have samples without being suspended, so that the agent reads blocked ones.
+    pub fn reads_blocked(&self) -> bool {
+        matches!(self.engine, CpuEngine::KernelRing | CpuEngine::Signals)
+    }
+
     /// Whether thread ids are those of the target's pid namespace.
     pub fn has_inner_tids(&self) -> bool {
         matches!(self.source, Engine::Shared(_))

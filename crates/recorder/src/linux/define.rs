@@ -5,7 +5,10 @@ use session::{
     CounterDef, CounterId, FrameDef, FrameId, FrameTrust, FunctionDef, FunctionId, FunctionKind, ModuleDef, ModuleId,
     SessionRecord, SourceLine, StackDef, StackId, StateMachine, ThreadDef, ThreadId, TypeDef, TypeId,
 };
-use std::{collections::HashMap, hash::Hash};
+use std::{
+    collections::{HashMap, VecDeque},
+    hash::Hash,
+};
 
 /// Most counters of a recording.
 const MOST_COUNTERS: usize = 20_000;
@@ -52,6 +55,8 @@ pub(super) struct Definitions {
     threads: HashMap<u32, ThreadDef>,
     /// Threads that ended and whose numbers may have come again, by number.
     gone: HashMap<u32, Vec<ThreadDef>>,
+    /// Threads of which the kernel has said that they ended, and when: with the process, as far as is known.
+    ends: VecDeque<(u64, ThreadDef)>,
     thread_count: u32,
     modules: Table<(bool, String)>,
     functions: Table<FunctionKey>,
@@ -97,11 +102,37 @@ impl Definitions {
         }
     }
 
-    /// A thread has ended: its number may come again for another one.
+    /// The kernel says that a thread has ended: its number may come again for another one. It counts as ended once that is
+    /// [confirmed](Self::confirm_ends).
     pub fn end_thread(&mut self, os_tid: u32, time: u64) {
-        if self.threads.contains_key(&os_tid) {
-            self.update_thread(os_tid, |thread| thread.ended = Some(time));
+        if let Some(thread) = self.threads.get_mut(&os_tid) {
+            if thread.ended.is_none() {
+                thread.ended = Some(time);
+                self.ends.push_back((time, thread.clone()));
+            }
             self.forget_thread(os_tid);
+        }
+    }
+
+    /// The runtime says that a thread ends.
+    pub fn thread_ended(&mut self, os_tid: u32, time: u64) {
+        let gone = self.gone.get_mut(&os_tid).and_then(|gone| gone.last_mut());
+        match gone.filter(|_| !self.threads.contains_key(&os_tid)) {
+            // The kernel has said so before.
+            Some(thread) => {
+                thread.ended = Some(time);
+                let thread = thread.clone();
+                self.ends.retain(|(_, other)| other.id != thread.id);
+                self.pending.push(SessionRecord::Thread(thread));
+            }
+            None => self.update_thread(os_tid, |thread| thread.ended = Some(time)),
+        }
+    }
+
+    /// The threads that ended before this time did so by themselves, not because the process ended.
+    pub fn confirm_ends(&mut self, before: u64) {
+        while let Some((_, thread)) = self.ends.pop_front_if(|(time, _)| *time < before) {
+            self.pending.push(SessionRecord::Thread(thread));
         }
     }
 
@@ -110,6 +141,15 @@ impl Definitions {
         match self.gone.get(&os_tid).and_then(|gone| gone.last()) {
             Some(ended) if !self.threads.contains_key(&os_tid) => ended.id,
             _ => self.thread(os_tid, name),
+        }
+    }
+
+    /// The thread with this id at a time, which may have ended since, so that the id may be another's by now.
+    pub fn thread_at(&mut self, os_tid: u32, time: u64, name: impl FnOnce() -> Option<String>) -> ThreadId {
+        let gone = self.gone.get(&os_tid).into_iter().flatten();
+        match gone.filter(|thread| thread.ended.is_some_and(|ended| ended >= time)).min_by_key(|thread| thread.ended) {
+            Some(ended) => ended.id,
+            None => self.thread(os_tid, name),
         }
     }
 
@@ -338,11 +378,49 @@ mod tests {
         assert_ne!(first, second);
         assert_eq!(definitions.thread_or_ended(10, || None), second);
         assert_eq!(definitions.thread_name(10), None);
+        definitions.confirm_ends(99);
+        assert_eq!(ends(&mut definitions), [], "the process may have ended then");
+        definitions.confirm_ends(100);
+        assert_eq!(ends(&mut definitions), [(first, 99)]);
+    }
+
+    /// The threads that have ended as far as was written since the last call.
+    fn ends(definitions: &mut Definitions) -> Vec<(ThreadId, u64)> {
         let ends = definitions.take().into_iter().filter_map(|record| match record {
-            SessionRecord::Thread(thread) => thread.ended,
+            SessionRecord::Thread(thread) => Some((thread.id, thread.ended?)),
             _ => None,
         });
-        assert_eq!(ends.collect::<Vec<_>>(), [99]);
+        ends.collect()
+    }
+
+    #[test]
+    fn what_the_runtime_says_of_the_end_of_a_thread_counts_at_once() {
+        let mut definitions = Definitions::default();
+        let first = definitions.thread(10, || None);
+        // The kernel's word comes first.
+        definitions.end_thread(10, 100);
+        definitions.thread_ended(10, 90);
+        assert_eq!(ends(&mut definitions), [(first, 90)]);
+        let second = definitions.thread(10, || None);
+        assert_ne!(first, second);
+        // The runtime's does.
+        definitions.thread_ended(10, 190);
+        definitions.end_thread(10, 200);
+        assert_eq!(ends(&mut definitions), [(second, 190)]);
+        definitions.confirm_ends(u64::MAX);
+        assert_eq!(ends(&mut definitions), []);
+    }
+
+    #[test]
+    fn a_thread_is_found_by_when_it_lived() {
+        let mut definitions = Definitions::default();
+        let first = definitions.thread(10, || None);
+        definitions.end_thread(10, 100);
+        assert_eq!(definitions.thread_at(10, 100, || None), first);
+        let second = definitions.thread_at(10, 101, || None);
+        assert_ne!(first, second);
+        definitions.end_thread(10, 200);
+        assert_eq!([90, 150].map(|time| definitions.thread_at(10, time, || None)), [first, second]);
     }
 
     #[test]

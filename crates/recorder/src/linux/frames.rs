@@ -4,7 +4,7 @@ use super::{cpu::TakenSample, define::Definitions, names::Names, target::Target}
 use session::{FrameId, FrameTrust, FunctionKind, HeapMachine, StackId};
 use std::{collections::HashMap, sync::Arc};
 use symbols::LeafWaits;
-use unwind::{Frame, FrameCode, LiveProcess, Needed, Outcome, Sample, Trust, Unknown, Unwinder};
+use unwind::{BlockedSample, Frame, FrameCode, LiveProcess, Needed, Outcome, Sample, Trust, Unknown, Unwinder};
 use wire::{Class, Code, Machine, Method, MethodKind, Module, RuntimeWorkKind};
 
 /// Most frames of an event's stack: the runtime gives no more (`EP_MAX_STACK_DEPTH`).
@@ -282,6 +282,52 @@ impl Frames {
         None
     }
 
+    // Stacks of blocked threads
+
+    /// Unwinds the stack of a blocked thread: its managed frames, as a walk by the runtime gives them. They stand under its id
+    /// like a stack that the agent walked. Says whether it was cut, or what must be known first; `ask` is off when the
+    /// agent cannot say more.
+    pub fn blocked_stack(
+        &mut self,
+        definitions: &mut Definitions,
+        stack: &wire::BlockedStack,
+        ask: bool,
+    ) -> Result<bool, Needed> {
+        let unknown = if ask { Unknown::Ask } else { Unknown::Guess };
+        let sample = BlockedSample { ip: stack.ip, sp: stack.sp, stack: &stack.bytes };
+        let (found, truncated, mark) = match self.unwinder.unwind_blocked(&sample, unknown) {
+            Outcome::NeedCode(needed) => return Err(needed),
+            Outcome::Complete(found) => (found, false, None),
+            Outcome::Truncated(found) => (found, true, Some(self.truncated_mark(definitions))),
+            Outcome::Broken(found, _) => (found, false, Some(self.broken_mark(definitions))),
+        };
+        let (mut leaf, mut in_stub) = (None, false);
+        let mut managed: Vec<FrameId> = Vec::new();
+        for frame in &found.frames {
+            let FrameCode::Managed { method, version, offset } = frame.code else { continue };
+            if self.names.is_stub(method) {
+                in_stub |= leaf.is_none();
+                continue;
+            }
+            leaf.get_or_insert(Leaf { method, version, offset, in_stub });
+            managed.push(self.frame(definitions, frame));
+        }
+        // A thread of native code shows nothing: why its walk has ended says nothing either.
+        managed.extend(mark.filter(|_| leaf.is_some()));
+        managed.reverse();
+        self.walked.insert(stack.id, (definitions.stack(managed), truncated));
+        if let Some(leaf) = leaf {
+            self.leaves.insert(stack.id, leaf);
+        }
+        Ok(truncated)
+    }
+
+    /// The stack of a blocked thread is not named any more.
+    pub fn forget_blocked(&mut self, id: u32) {
+        self.walked.remove(&id);
+        self.leaves.remove(&id);
+    }
+
     // Stacks of events
 
     /// Those of the addresses of an event's stack of which it is not known what stands there.
@@ -450,6 +496,7 @@ impl Frames {
             ("frames by exact tables".to_owned(), counters.frames_by_tables),
             ("frames by learned rules".to_owned(), counters.frames_learned),
             ("frames by search".to_owned(), counters.frames_scanned),
+            ("frames left without their register".to_owned(), counters.frames_without_register),
         ];
         let broken = counters.broken.iter();
         all.extend(broken.map(|(reason, count)| (format!("stacks broken: {}", reason.name()), *count)));

@@ -2,6 +2,7 @@
 
 mod allocation_events;
 mod attach;
+mod blocked;
 mod calls;
 mod cpu;
 mod define;

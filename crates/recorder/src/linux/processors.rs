@@ -35,6 +35,24 @@ pub(super) struct Split {
     pub throttled: u64,
 }
 
+impl Split {
+    /// A time in which the thread ran.
+    pub fn all_running(time: u64) -> Self {
+        Self { running: time, ..Self::default() }
+    }
+
+    /// The same shares of another time.
+    pub fn of(&self, time: u64) -> Self {
+        let whole = self.running + self.no_processor + self.throttled;
+        if whole == time || whole == 0 {
+            return if whole == time { *self } else { Self::all_running(time) };
+        }
+        let part = |of: u64| (u128::from(of) * u128::from(time) / u128::from(whole)) as u64;
+        let (no_processor, throttled) = (part(self.no_processor), part(self.throttled));
+        Self { running: time - no_processor - throttled, no_processor, throttled }
+    }
+}
+
 /// Figures of a thread. The sums fade with [`MEMORY`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
@@ -293,6 +311,15 @@ mod tests {
 
     fn share(part: u64, ticks: usize) -> f64 {
         part as f64 / (ticks as u64 * TICK) as f64
+    }
+
+    #[test]
+    fn shares_of_another_time_are_the_same() {
+        let split = Split { running: 10, no_processor: 20, throttled: 70 };
+        assert_eq!(split.of(100), split);
+        assert_eq!(split.of(10), Split { running: 1, no_processor: 2, throttled: 7 });
+        assert_eq!(Split::default().of(5), Split::all_running(5));
+        assert_eq!(split.of(0), Split::default());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::{
     allocation_events::AllocationEvents,
+    blocked::{BlockedStacks, PendingTick, Purpose, RunningStack, near},
     calls::CallTrees,
     cpu::{CpuSource, Taken, TakenSample},
     define::Definitions,
@@ -9,9 +10,10 @@ use super::{
     events::{Events, FromEvents},
     frames::{Frames, Unwound},
     link::{AgentLink, FromAgent},
-    looks::Looks,
-    processors::{self, Census, Sharing, Ticked},
+    looks::{Looks, OsThread},
+    processors::{self, Census, Sharing, Split, Ticked},
     rate::{self, RateMeter},
+    start::BY_WALKING,
     survivors::Survivors,
     target::Target,
     waits,
@@ -178,7 +180,13 @@ struct Ready {
     truncated: bool,
     /// Whether the leaf is native code of the runtime, so that a collection or a compilation may be what it is.
     runtime_leaf: bool,
+    /// For a thread that runs and whose stack was not taken: how far the CPU sample may be whose stack it has, in
+    /// nanoseconds. 0 for all others.
+    near: u64,
 }
+
+/// Threads that the kernel ends so shortly before the end of the process is seen end because of it, in nanoseconds.
+const ENDS_WITH_PROCESS: u64 = 500_000_000;
 
 /// A sample that waits for the agent.
 struct Waiting {
@@ -223,6 +231,10 @@ pub(super) struct Pump {
     /// Workers of the thread pool that were seen at work: on .NET Core 3.1 they show nothing while they idle.
     pool_threads: HashSet<u32>,
     looks: Looks,
+    /// Stacks of blocked threads, and ticks that name them.
+    blocked: BlockedStacks,
+    /// Whether the agent reads blocked threads, so that running ones have no stacks of their own.
+    reads_blocked: bool,
     stack_states: HashMap<u32, ThreadState>,
     work: HashMap<u32, VecDeque<RuntimeWork>>,
     gc_pauses: VecDeque<(u64, u64)>,
@@ -262,6 +274,7 @@ impl Pump {
         let frames = Frames::new(&sources.target);
         let start = sources.info.start;
         let entered = sources.link.hello.entered;
+        let reads_blocked = sources.cpu.reads_blocked();
         let attach_to_initialize = sources.requested.map(|at| Duration::from_nanos(entered.saturating_sub(at)));
         Self {
             sources,
@@ -283,6 +296,8 @@ impl Pump {
             census: None,
             pool_threads: HashSet::new(),
             looks: Looks::default(),
+            blocked: BlockedStacks::default(),
+            reads_blocked,
             stack_states: HashMap::new(),
             work: HashMap::new(),
             gc_pauses: VecDeque::new(),
@@ -455,7 +470,11 @@ impl Pump {
         self.take_events();
         self.settle_event_samples(false);
         self.retry_waiting(false);
+        self.settle_blocked(false);
         self.settle_exceptions(false);
+        if !self.closed && self.bye.is_none() {
+            self.definitions.confirm_ends(now().saturating_sub(ENDS_WITH_PROCESS));
+        }
         self.emit(now().saturating_sub(HOLD.as_nanos() as u64));
         if let Err(error) = self.sources.out.idle() {
             self.failure.get_or_insert(error);
@@ -542,11 +561,12 @@ impl Pump {
 
     /// Asks the agent for what waiting samples need and nobody asked for yet.
     fn ask(&mut self) {
-        let executed = self.waiting.iter().filter_map(|waiting| waiting.needs.executed);
+        let needs = || self.waiting.iter().map(|waiting| &waiting.needs).chain(self.blocked.needs());
+        let executed = needs().filter_map(|needs| needs.executed);
         // The runtime itself has walked the stacks of events.
         let mut executed: Vec<u64> = executed.chain(self.event_samples.needs().copied()).collect();
+        let mut guessed: Vec<u64> = needs().flat_map(|needs| &needs.guessed).copied().collect();
         executed.retain(|address| self.requested.insert(*address));
-        let mut guessed: Vec<u64> = self.waiting.iter().flat_map(|waiting| &waiting.needs.guessed).copied().collect();
         guessed.retain(|address| self.requested.insert(*address));
         while !(self.closed || executed.is_empty() && guessed.is_empty()) {
             let part = |all: &mut Vec<u64>| all.split_off(all.len().saturating_sub(Control::MAX_RESOLVE));
@@ -607,8 +627,12 @@ impl Pump {
         }
         let state = ThreadState::Running;
         let (time, weight) = (sample.time, sample.weight);
-        self.cpu.push(Ready { time, os_tid, thread, stack, weight, state, truncated, runtime_leaf });
-        self.cpu_sample_kept();
+        self.blocked.ran(os_tid, RunningStack { time, stack, truncated, runtime_leaf });
+        // The engine may run for other profilers alone.
+        if self.runs("cpu") {
+            self.cpu.push(Ready { time, os_tid, thread, stack, weight, state, truncated, runtime_leaf, near: 0 });
+            self.cpu_sample_kept();
+        }
     }
 
     fn cpu_sample_kept(&mut self) {
@@ -703,9 +727,10 @@ impl Pump {
                 let os_tid = self.sources.target.host_tid(os_tid);
                 self.definitions.update_thread(os_tid, |thread| thread.name = Some(name));
             }
-            Record::ThreadEnded { os_tid, time } => {
-                let os_tid = self.sources.target.host_tid(os_tid);
-                self.definitions.update_thread(os_tid, |thread| thread.ended = Some(time));
+            Record::ThreadEnded { os_tid: inner, time } => {
+                let os_tid = self.sources.target.host_tid(inner);
+                self.blocked.ended(inner, os_tid);
+                self.definitions.thread_ended(os_tid, time);
                 self.pool_threads.remove(&os_tid);
             }
             Record::Stack(stack) => self.frames.walked_stack(&mut self.definitions, &stack),
@@ -725,10 +750,13 @@ impl Pump {
                     state: ThreadState::Running,
                     truncated,
                     runtime_leaf: false,
+                    near: 0,
                 });
                 self.cpu_sample_kept();
             }
-            Record::WallTick(tick) => self.wall_tick(&tick),
+            Record::WallTick(tick) => self.wall_tick(tick),
+            Record::BlockedStack(stack) => self.blocked.arrived(stack),
+            Record::WalkBlocked { reason } => self.walk_blocked(&reason),
             Record::Exception(exception) => self.exception(exception),
             Record::ExceptionCaught(caught) => {
                 let method = caught.method.and_then(|method| self.frames.function_of(method));
@@ -781,12 +809,18 @@ impl Pump {
                 }
             }
             Record::WalkInstead { reason }
-                if self.sources.engine == EngineChoice::Signals && !self.sources.cpu.is_shared() =>
+                if self.runs("cpu")
+                    && self.sources.engine == EngineChoice::Signals
+                    && !self.sources.cpu.is_shared() =>
             {
                 self.refused.get_or_insert(RecordError::Engine { engine: "signals", reason });
             }
             Record::WalkInstead { reason } => {
                 self.sources.cpu.walk_instead(&reason);
+                // The agent says by itself what that means for those that only need the stacks of running threads.
+                if !self.runs("cpu") {
+                    return;
+                }
                 let engine = self.sources.cpu.description().to_owned();
                 self.note(format!("CPU samples are taken by {engine}"));
                 self.write(&SessionRecord::Engine { profiler: "cpu".to_owned(), engine });
@@ -801,8 +835,8 @@ impl Pump {
                 self.agent_says(bye.status);
                 self.bye = Some(bye.reason);
             }
-            Record::ThreadLook(look) => self.thread_look(&look),
-            Record::PoolTick(tick) => self.pool_tick(&tick),
+            Record::ThreadLook(look) => self.thread_look(look),
+            Record::PoolTick(tick) => self.pool_tick(tick),
             Record::HeapBegin { time, .. } => self.look_begins(time),
             Record::HeapChunk { bytes, .. } if self.survivors.is_under_way() => {
                 if !self.survivors.chunk(&bytes) {
@@ -1067,22 +1101,118 @@ impl Pump {
         }
     }
 
-    fn wall_tick(&mut self, tick: &WallTick) {
-        let previous = self.last_wall.replace(tick.time.max(self.window.start));
-        let mut sharing = std::mem::take(&mut self.wall_sharing);
-        let samples = self.tick_samples(tick, previous, &mut sharing, |_, _, _| true);
-        self.wall_sharing = sharing;
-        self.count("wall", samples.len() as u64);
-        self.wall.extend(samples);
+    /// The agent walks all threads, and says why.
+    fn walk_blocked(&mut self, reason: &str) {
+        let concerned = ["wall", "threads", "threadpool"].into_iter().filter(|profiler| self.runs(profiler));
+        let concerned: Vec<&str> = concerned.collect();
+        if concerned.is_empty() {
+            return;
+        }
+        let engine = format!("{BY_WALKING}, because {reason}");
+        if std::mem::take(&mut self.reads_blocked) {
+            self.note(format!("stacks of threads are taken by {engine}"));
+        }
+        for profiler in concerned {
+            let (profiler, engine) = (profiler.to_owned(), engine.clone());
+            self.write(&SessionRecord::Engine { profiler, engine });
+        }
     }
 
-    fn pool_tick(&mut self, tick: &WallTick) {
+    fn wall_tick(&mut self, tick: WallTick) {
+        let previous = self.last_wall.replace(tick.time.max(self.window.start));
+        let mut sharing = std::mem::take(&mut self.wall_sharing);
+        self.tick_arrived(Purpose::Wall, tick, previous, &mut sharing);
+        self.wall_sharing = sharing;
+    }
+
+    fn pool_tick(&mut self, tick: WallTick) {
         let previous = self.last_pool.replace(tick.time.max(self.window.start));
         let mut sharing = std::mem::take(&mut self.pool_sharing);
-        let samples = self.tick_samples(tick, previous, &mut sharing, Self::is_pool_thread);
+        self.tick_arrived(Purpose::Pool, tick, previous, &mut sharing);
         self.pool_sharing = sharing;
-        self.count("threadpool", samples.len() as u64);
-        self.pool.extend(samples);
+    }
+
+    /// What the kernel says at the time of a tick is read at once; the rest waits for the stacks that the tick names.
+    fn tick_arrived(&mut self, purpose: Purpose, tick: WallTick, previous: Option<u64>, sharing: &mut Sharing) {
+        let target = &self.sources.target;
+        let ticked: Vec<Ticked> = tick
+            .threads
+            .iter()
+            .map(|sample| Ticked {
+                os_tid: target.host_tid(sample.os_tid),
+                cpu: sample.cpu,
+                ready: sample.state == b'R',
+            })
+            .collect();
+        sharing.tick(target, tick.time.saturating_sub(previous.unwrap_or(tick.time)), &ticked);
+        let mut splits = HashMap::new();
+        if let Some(previous) = previous.filter(|_| self.window.holds(tick.time)) {
+            let time = tick.time.saturating_sub(previous) - self.in_gc(previous, tick.time);
+            let ready = ticked.iter().filter(|thread| thread.ready);
+            splits.extend(ready.map(|thread| (thread.os_tid, sharing.split(thread.os_tid, time))));
+        }
+        self.blocked.tick(PendingTick { purpose, tick, previous, splits });
+        self.settle_blocked(false);
+    }
+
+    /// How much of a time was spent in collections that have been reported.
+    fn in_gc(&self, from: u64, to: u64) -> u64 {
+        let parts = self.gc_pauses.iter().map(|(start, end)| (*end).min(to).saturating_sub((*start).max(from)));
+        parts.sum::<u64>().min(to.saturating_sub(from))
+    }
+
+    /// Unwinds the stacks of blocked threads of which all is known, or all of them if `all` is set, and processes the ticks
+    /// that have waited for them.
+    fn settle_blocked(&mut self, all: bool) {
+        if !self.blocked.is_settled() {
+            let (frames, now) = (&self.frames, all || self.closed || self.blocked.is_crowded());
+            let is_late = |since: Instant| now || since.elapsed() > RESOLVE_LIMIT;
+            let ready = self.blocked.take_ready(|waiting| {
+                is_late(waiting.since) || waiting.needs.all().all(|address| frames.knows(address))
+            });
+            for mut waiting in ready {
+                let late = is_late(waiting.since);
+                if late {
+                    waiting.needs.all().for_each(|address| self.frames.give_up(address));
+                }
+                match self.frames.blocked_stack(&mut self.definitions, &waiting.stack, !late) {
+                    Err(needs) => {
+                        waiting.needs = needs;
+                        self.blocked.wait(waiting);
+                    }
+                    Ok(truncated) => {
+                        if let Some(bytes) = self.blocked.unwound(truncated && waiting.stack.cut) {
+                            // An agent that is gone shows up as such elsewhere.
+                            let _ = self.sources.link.send(&Control::CopyMore(bytes));
+                        }
+                    }
+                }
+            }
+            self.ask();
+            while let Some(pending) = self.blocked.next_tick() {
+                self.process_tick(pending);
+            }
+        }
+        for id in self.blocked.take_old() {
+            self.frames.forget_blocked(id);
+        }
+    }
+
+    fn process_tick(&mut self, pending: PendingTick) {
+        let PendingTick { purpose, tick, previous, splits } = pending;
+        match purpose {
+            Purpose::Wall => {
+                let samples = self.tick_samples(&tick, previous, &splits, |_, _, _| true);
+                self.count("wall", samples.len() as u64);
+                self.wall.extend(samples);
+            }
+            Purpose::Pool => {
+                let samples = self.tick_samples(&tick, previous, &splits, Self::is_pool_thread);
+                self.count("threadpool", samples.len() as u64);
+                self.pool.extend(samples);
+            }
+            Purpose::Look(all) => self.thread_look_settled(&tick, all),
+        }
     }
 
     /// Whether a thread is a worker of the thread pool: by its name, or by what it was ever seen to do.
@@ -1104,33 +1234,17 @@ impl Pump {
         &mut self,
         tick: &WallTick,
         previous: Option<u64>,
-        sharing: &mut Sharing,
+        splits: &HashMap<u32, Split>,
         wanted: impl Fn(&mut Self, u32, StackId) -> bool,
     ) -> Vec<Ready> {
         let mut samples = Vec::new();
-        let target = &self.sources.target;
-        let ticked: Vec<Ticked> = tick
-            .threads
-            .iter()
-            .map(|sample| Ticked {
-                os_tid: target.host_tid(sample.os_tid),
-                cpu: sample.cpu,
-                ready: sample.state == b'R',
-            })
-            .collect();
-        sharing.tick(target, tick.time.saturating_sub(previous.unwrap_or(tick.time)), &ticked);
         let Some(previous) = previous.filter(|_| self.window.holds(tick.time)) else { return samples };
         let elapsed = tick.time.saturating_sub(previous);
-        let in_gc: u64 = self
-            .gc_pauses
-            .iter()
-            .map(|(start, end)| (*end).min(tick.time).saturating_sub((*start).max(previous)))
-            .sum::<u64>()
-            .min(elapsed);
+        let in_gc = self.in_gc(previous, tick.time);
         for sample in &tick.threads {
             let os_tid = self.sources.target.host_tid(sample.os_tid);
             let target = &self.sources.target;
-            let thread = self.definitions.thread(os_tid, || target.thread_name(os_tid));
+            let thread = self.definitions.thread_at(os_tid, tick.time, || target.thread_name(os_tid));
             let (stack, truncated) = self.frames.walked(&mut self.definitions, sample.stack);
             if !wanted(self, os_tid, stack) {
                 continue;
@@ -1145,12 +1259,14 @@ impl Pump {
                 state,
                 truncated,
                 runtime_leaf: false,
+                near: if self.reads_blocked && sample.state == b'R' { near(elapsed, HOLD) } else { 0 },
             };
             if in_gc > 0 {
                 samples.push(Ready { weight: in_gc, state: ThreadState::Gc, ..base });
             }
             if state == ThreadState::Running {
-                let split = sharing.split(os_tid, base.weight);
+                let split =
+                    splits.get(&os_tid).map_or_else(|| Split::all_running(base.weight), |split| split.of(base.weight));
                 let parts = [
                     (split.running, ThreadState::Running),
                     (split.no_processor, ThreadState::NoProcessor),
@@ -1177,22 +1293,21 @@ impl Pump {
             // It depends on the thread alone, each time.
             ThreadState::Other => {
                 let calls = self.frames.leaf_waits(sample.stack);
-                waits::classify_leaf(self.sources.target.activity(os_tid), calls)
+                // What the agent has read of a blocked thread is of the time of its stack.
+                let activity = self.blocked.activity(sample.stack);
+                waits::classify_leaf(activity.unwrap_or_else(|| self.sources.target.activity(os_tid)), calls)
             }
             known => known,
         }
     }
 
-    /// Puts the agent's look at managed threads and the kernel's figures of all threads together.
-    fn thread_look(&mut self, look: &WallTick) {
+    /// Puts the agent's snapshot of managed threads and the kernel's figures of all threads together.
+    fn thread_look(&mut self, look: WallTick) {
         // One from before the start says what the first threads had used up by then.
         if self.window.is_over(look.time) {
             return;
         }
-        let target = &self.sources.target;
-        let walked: HashMap<u32, &WallSample> =
-            look.threads.iter().map(|sample| (target.host_tid(sample.os_tid), sample)).collect();
-        let (all, gone) = self.looks.look(target);
+        let (all, gone) = self.looks.look(&self.sources.target);
         for os_tid in gone {
             // Of managed threads the agent tells, exactly.
             let (managed, _) = self.definitions.thread_facts(os_tid);
@@ -1200,6 +1315,15 @@ impl Pump {
                 self.definitions.end_thread(os_tid, look.time);
             }
         }
+        let (purpose, previous, splits) = (Purpose::Look(all), None, HashMap::new());
+        self.blocked.tick(PendingTick { purpose, tick: look, previous, splits });
+        self.settle_blocked(false);
+    }
+
+    fn thread_look_settled(&mut self, look: &WallTick, all: Vec<OsThread>) {
+        let target = &self.sources.target;
+        let walked: HashMap<u32, &WallSample> =
+            look.threads.iter().map(|sample| (target.host_tid(sample.os_tid), sample)).collect();
         let mut threads = Vec::with_capacity(all.len());
         for seen in all {
             let target = &self.sources.target;
@@ -1217,7 +1341,13 @@ impl Pump {
                 self.definitions.update_thread(seen.tid, |thread| thread.started = thread.started.or(Some(born)));
             }
             let sample = walked.get(&seen.tid).copied();
-            let (stack, _) = self.frames.walked(&mut self.definitions, sample.and_then(|sample| sample.stack));
+            let (mut stack, _) = self.frames.walked(&mut self.definitions, sample.and_then(|sample| sample.stack));
+            if self.reads_blocked
+                && sample.is_some_and(|sample| sample.state == b'R')
+                && let Some(running) = self.blocked.running_at(seen.tid, look.time, near(u64::MAX, HOLD))
+            {
+                stack = running.stack;
+            }
             let state = match sample {
                 Some(sample) => self.state_of(seen.tid, sample, stack),
                 None if seen.state == b'R' => ThreadState::Running,
@@ -1410,9 +1540,11 @@ impl Pump {
     fn emit(&mut self, until: u64) {
         // Samples that wait for the agent hold back those after them, so that all come in order.
         let until = self.waiting.iter().map(|waiting| waiting.sample.time).min().map_or(until, |time| time.min(until));
+        let until = self.blocked.first_tick().map_or(until, |time| time.min(until));
         let cpu = self.batch(until, |pump| &mut pump.cpu);
         let wall = self.batch(until, |pump| &mut pump.wall);
         let pool = self.batch(until, |pump| &mut pump.pool);
+        self.blocked.forget_running(until);
         self.write_definitions();
         if let Some(batch) = cpu {
             self.write(&SessionRecord::CpuSamples(batch));
@@ -1433,7 +1565,14 @@ impl Pump {
         let start = due.first()?.time;
         let mut batch = SampleBatch { start, ..SampleBatch::default() };
         let mut last = start;
-        for sample in due {
+        for mut sample in due {
+            // By now all CPU samples of the time around a tick have come.
+            if sample.near > 0
+                && let Some(running) = self.blocked.running_at(sample.os_tid, sample.time, sample.near)
+            {
+                let RunningStack { stack, truncated, runtime_leaf, .. } = running;
+                sample = Ready { stack, truncated, runtime_leaf, ..sample };
+            }
             let work = sample.runtime_leaf.then(|| self.work_at(sample.os_tid, sample.time)).flatten();
             let stack = match work {
                 Some(kind) => self.frames.name_runtime_work(&mut self.definitions, sample.stack, kind),
@@ -1567,10 +1706,12 @@ impl Pump {
         self.sources.cpu.stop();
         // What was sampled deserves its names: a last chance for the agent to resolve them.
         let deadline = Instant::now() + RESOLVE_LIMIT;
-        while !self.waiting.is_empty() && !self.closed && self.bye.is_none() && Instant::now() < deadline {
+        let waits = |pump: &Self| !pump.waiting.is_empty() || !pump.blocked.is_settled();
+        while waits(&self) && !self.closed && self.bye.is_none() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(2));
             self.take_agent();
             self.retry_waiting(false);
+            self.settle_blocked(false);
             self.ask();
         }
         let mut rest = Vec::new();
@@ -1645,8 +1786,12 @@ impl Pump {
             _ => "the recording was stopped",
         });
         self.retry_waiting(true);
+        self.settle_blocked(true);
         self.settle_event_samples(true);
         self.settle_exceptions(true);
+        if reason != EndReason::ProcessExited {
+            self.definitions.confirm_ends(u64::MAX);
+        }
         self.emit(u64::MAX);
         self.sources.cpu.wait_for_costs();
         self.every_second();
@@ -1674,7 +1819,7 @@ impl Pump {
             command_line: self.sources.info.command_line.clone(),
             path: self.sources.path.clone(),
             duration: Duration::from_nanos(self.window.end() - self.window.start),
-            engine: self.sources.cpu.description().to_owned(),
+            engine: if self.runs("cpu") { self.sources.cpu.description().to_owned() } else { String::new() },
             rate,
             samples,
             resources: self.resources(),

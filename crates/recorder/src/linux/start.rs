@@ -47,20 +47,45 @@ const MAKE_UP_LIMIT: Duration = Duration::from_secs(5);
 /// Most frames of a stack that the agent walks.
 const MAX_FRAMES: u32 = 512;
 
+/// The profilers that show running threads too, whose stacks are those of CPU samples.
+const SHOW_RUNNING: [&str; 3] = [profilers::wall::SPEC.id, profilers::threadpool::SPEC.id, profilers::threads::SPEC.id];
+
+/// Samples per second of the CPU engine: as asked for, and where it runs for other profilers alone no fewer than they have
+/// ticks. `None` where no profiler needs it.
+pub(super) fn cpu_rate(options: &RecordOptions) -> Option<u32> {
+    if runs_cpu(options) {
+        return Some(options.rate_hz);
+    }
+    let shown = options.profilers.iter().filter(|selection| SHOW_RUNNING.contains(&selection.spec.id));
+    let rates = shown.map(|selection| selection.param("rate").and_then(|rate| rate.parse().ok()).unwrap_or(0));
+    rates.max().map(|rate| options.rate_hz.max(rate))
+}
+
+fn runs_cpu(options: &RecordOptions) -> bool {
+    options.profilers.iter().any(|selection| selection.spec.id == profilers::cpu::SPEC.id)
+}
+
 /// Opens the CPU engine that was asked for, or the best that works.
 pub(super) fn open_cpu(target: &Target, options: &RecordOptions) -> Result<CpuSource, RecordError> {
-    if !options.profilers.iter().any(|selection| selection.spec.id == "cpu") {
-        return Ok(CpuSource::off());
+    let Some(rate_hz) = cpu_rate(options) else { return Ok(CpuSource::off()) };
+    let opened = open_engine(target, options, rate_hz);
+    if runs_cpu(options) {
+        return opened;
     }
-    let ring = |binding| CpuSource::kernel_ring(target.pid, options.rate_hz, binding);
+    // Without it the other profilers suspend the runtime, and walk running threads too.
+    Ok(opened.ok().filter(|source| source.engine != CpuEngine::SuspendWalk).unwrap_or_else(CpuSource::off))
+}
+
+fn open_engine(target: &Target, options: &RecordOptions, rate_hz: u32) -> Result<CpuSource, RecordError> {
+    let ring = |binding| CpuSource::kernel_ring(target.pid, rate_hz, binding);
     let refused = |engine, error: OpenError| RecordError::Engine { engine, reason: error.to_string() };
     match options.engine {
         EngineChoice::KernelRing => ring(Binding::Processors).map_err(|error| refused("kernel-ring", error)),
         EngineChoice::KernelRingThreads => {
             ring(Binding::Threads).map_err(|error| refused("kernel-ring-threads", error))
         }
-        EngineChoice::Signals => Ok(CpuSource::inside(CpuEngine::Signals, options.rate_hz, None)),
-        EngineChoice::SuspendWalk => Ok(CpuSource::inside(CpuEngine::SuspendWalk, options.rate_hz, None)),
+        EngineChoice::Signals => Ok(CpuSource::inside(CpuEngine::Signals, rate_hz, None)),
+        EngineChoice::SuspendWalk => Ok(CpuSource::inside(CpuEngine::SuspendWalk, rate_hz, None)),
         EngineChoice::Auto => {
             let error = match ring(Binding::Processors) {
                 Ok(source) => return Ok(source),
@@ -72,7 +97,7 @@ pub(super) fn open_cpu(target: &Target, options: &RecordOptions) -> Result<CpuSo
             {
                 return Ok(source.because(&format!("{error}, and timer signals are unavailable: {reason}")));
             }
-            Ok(CpuSource::inside(CpuEngine::Signals, options.rate_hz, Some(error)))
+            Ok(CpuSource::inside(CpuEngine::Signals, rate_hz, Some(error)))
         }
     }
 }
@@ -99,7 +124,7 @@ pub(super) fn config(
             .map(|selection| ProfilerConfig { id: selection.spec.id.to_owned(), params: selection.params.clone() })
             .collect(),
         cpu,
-        rate_hz: options.rate_hz,
+        rate_hz: cpu_rate(options).unwrap_or(options.rate_hz),
         max_frames: MAX_FRAMES,
         launched,
         sdk_tools: SdkTools::None,
@@ -357,6 +382,19 @@ fn create_regular(path: &Path) -> io::Result<File> {
     Ok(fs::open(path, flags, Mode::empty())?.into())
 }
 
+/// How stacks of all threads are taken where they are walked under suspension.
+pub(super) const BY_WALKING: &str = "suspend and walk, only threads that ran since the last tick";
+
+/// How stacks of all threads are taken beside this source of CPU samples, as far as can be said before.
+fn stacks_by(cpu: &CpuSource) -> String {
+    match cpu.reads_blocked() {
+        true => {
+            format!("blocked threads: copies of their stacks; running threads: CPU samples ({})", cpu.description())
+        }
+        false => BY_WALKING.to_owned(),
+    }
+}
+
 /// An agent that said hello, and what is needed to record with it.
 pub(super) struct Start {
     pub target: Target,
@@ -431,11 +469,13 @@ impl Start {
                     id: selection.spec.id.to_owned(),
                     engine: match selection.spec.id {
                         "cpu" => self.cpu.description().to_owned(),
-                        "wall" => "suspend and walk, only threads that ran since the last tick".to_owned(),
+                        "wall" => stacks_by(&self.cpu),
                         "exceptions" if by_events => "runtime events, adaptive sampling".to_owned(),
                         "exceptions" => "runtime callbacks, adaptive sampling".to_owned(),
-                        "threads" => "suspend and walk, the kernel's own figures, EventPipe for starts".to_owned(),
-                        "threadpool" => "suspend and walk, EventPipe, EventCounters".to_owned(),
+                        "threads" => {
+                            format!("{}; the kernel's own figures; EventPipe for starts", stacks_by(&self.cpu))
+                        }
+                        "threadpool" => format!("{}; EventPipe, EventCounters", stacks_by(&self.cpu)),
                         "allocations" if major >= 10 => "EventPipe, AllocationSampled: by chance, unbiased".to_owned(),
                         "allocations" => "EventPipe, GCAllocationTick: one for each 100 KB, biased".to_owned(),
                         "exact-allocations" => "runtime callbacks, every object".to_owned(),
@@ -560,6 +600,22 @@ mod tests {
         assert_eq!(of("allocations", 10), []);
         let wants = ["cpu,wall", "gc", "allocations", "exceptions"].map(|list| wants_events(&options(list, None)));
         assert_eq!(wants, [false, true, true, false]);
+    }
+
+    #[test]
+    fn the_cpu_engine_runs_for_those_that_show_running_threads() {
+        let rate = |profilers: &str| cpu_rate(&options(profilers, None));
+        assert_eq!(rate("gc,exceptions"), None);
+        assert_eq!(rate("cpu,wall:rate=50"), Some(100));
+        assert_eq!((rate("wall"), rate("threads"), rate("threadpool:rate=100")), (Some(100), Some(100), Some(100)));
+        let target = Target::new(std::process::id()).unwrap();
+        let source = |engine, profilers: &str| {
+            open_cpu(&target, &RecordOptions { engine, ..options(profilers, None) }).unwrap().engine
+        };
+        assert_eq!(source(EngineChoice::SuspendWalk, "cpu,wall"), CpuEngine::SuspendWalk);
+        assert_eq!(source(EngineChoice::SuspendWalk, "wall"), CpuEngine::Off);
+        assert_eq!(source(EngineChoice::Signals, "wall"), CpuEngine::Signals);
+        assert_eq!(source(EngineChoice::Auto, "gc"), CpuEngine::Off);
     }
 
     #[test]

@@ -223,6 +223,11 @@ pub(super) enum Activity {
 }
 
 impl Activity {
+    /// What the agent has read of a blocked thread.
+    pub fn of(call: wire::BlockedCall) -> Self {
+        Self::Call(SystemCall { number: call.number, arguments: call.arguments })
+    }
+
     /// From a line of `/proc/<pid>/task/<tid>/syscall`.
     fn parse(line: &str) -> Self {
         match SystemCall::parse(line) {

@@ -1,4 +1,5 @@
-//! Holds the unwinder against the runtime's own stack walk: the other side of [`wire::CpuEngine::Compare`].
+//! Holds the unwinder against the runtime's own stack walk: the other side of [`wire::CpuEngine::Compare`], and of
+//! [`wire::CpuEngine::CompareBlocked`] for stacks of blocked threads.
 //!
 //! The agent stops the world, makes every managed thread copy itself into the shared ring, and has the runtime walk the
 //! same thread. Here the copy is unwound with the very crate that recordings use, and both lists of managed frames have
@@ -20,7 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 use testkit::TargetProcess;
-use unwind::{Failure, FrameCode, LiveProcess, Needed, Outcome, Registers, Sample, Unknown, Unwinder};
+use unwind::{BlockedSample, Failure, FrameCode, LiveProcess, Needed, Outcome, Registers, Sample, Unknown, Unwinder};
 use wire::{Comparison, Control, CpuEngine, Method, MethodKind, ProfilerConfig, Record, SessionConfig, Stack, frame};
 
 /// Longest wait for the agent to do anything at all.
@@ -114,9 +115,17 @@ impl fmt::Display for Tally {
     }
 }
 
-/// A sample out of the ring.
+/// What is known of the registers of a copied thread.
+enum Known {
+    /// All, out of the ring.
+    Registers(Registers),
+    /// Instruction pointer and stack pointer.
+    Pointers(u64, u64),
+}
+
+/// A copied thread.
 struct Copied {
-    registers: Registers,
+    known: Known,
     stack: Vec<u8>,
     since: Instant,
     /// Addresses that the agent was asked for.
@@ -150,6 +159,15 @@ pub struct Comparing {
 impl Comparing {
     /// Attaches the agent to a process, to compare so many times a second.
     pub fn attach(process: &TargetProcess, agent: &Path, rate_hz: u32, most_examples: usize) -> Self {
+        Self::attach_with(CpuEngine::Compare, process, agent, rate_hz, most_examples)
+    }
+
+    /// The same for the threads that are blocked.
+    pub fn attach_blocked(process: &TargetProcess, agent: &Path, rate_hz: u32, most_examples: usize) -> Self {
+        Self::attach_with(CpuEngine::CompareBlocked, process, agent, rate_hz, most_examples)
+    }
+
+    fn attach_with(cpu: CpuEngine, process: &TargetProcess, agent: &Path, rate_hz: u32, most_examples: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("s");
         let listener = UnixListener::bind(&socket).unwrap();
@@ -158,7 +176,7 @@ impl Comparing {
             socket: socket.to_str().unwrap().to_owned(),
             token: [1; 16],
             profilers: vec![ProfilerConfig { id: "cpu".into(), params: Vec::new() }],
-            cpu: CpuEngine::Compare,
+            cpu,
             rate_hz,
             max_frames: 2048,
             launched: false,
@@ -213,8 +231,8 @@ impl Comparing {
         let mut copied = Vec::new();
         if let Some(ring) = &mut self.ring {
             ring.drain(|sample| {
-                let (registers, stack) = (sample.registers, sample.stack.to_vec());
-                let copy = Copied { registers, stack, since: Instant::now(), asked: Needed::default() };
+                let (known, stack) = (Known::Registers(sample.registers), sample.stack.to_vec());
+                let copy = Copied { known, stack, since: Instant::now(), asked: Needed::default() };
                 copied.push(((sample.tid, sample.time), copy));
             });
         }
@@ -295,6 +313,11 @@ impl Comparing {
                     sample.asked = Needed::default();
                 }
             }
+            Record::BlockedStack(stack) => {
+                let (known, since) = (Known::Pointers(stack.ip, stack.sp), Instant::now());
+                let copy = Copied { known, stack: stack.bytes, since, asked: Needed::default() };
+                self.samples.insert((stack.os_tid, stack.time), copy);
+            }
             Record::Stack(stack) => drop(self.stacks.insert(stack.id, stack)),
             Record::Comparison(comparison) => self.waiting.push_back((comparison, Instant::now())),
             Record::SampleRing(layout) => {
@@ -321,8 +344,13 @@ impl Comparing {
         if !sample.asked.all().all(|address| known(&mut self.unwinder, &self.answered, address)) {
             return false;
         }
-        let raw = Sample { registers: &sample.registers, stack: &sample.stack };
-        let outcome = self.unwinder.unwind(&raw, Unknown::Ask);
+        let stack = &sample.stack;
+        let outcome = match &sample.known {
+            Known::Registers(registers) => self.unwinder.unwind(&Sample { registers, stack }, Unknown::Ask),
+            Known::Pointers(ip, sp) => {
+                self.unwinder.unwind_blocked(&BlockedSample { ip: *ip, sp: *sp, stack }, Unknown::Ask)
+            }
+        };
         if let Outcome::NeedCode(needed) = outcome {
             sample.asked = needed;
             return false;

@@ -26,6 +26,11 @@ impl ManagedRule {
         (begin < end).then_some(Self { begin, end, exact: false })
     }
 
+    /// As [`Self::step`] without the frame pointer: not possible on this architecture.
+    pub(crate) fn step_by_size(&self, _context: &mut Context, _stack: &StackBytes<'_>) -> Result<(), StepError> {
+        Err(StepError::UnknownRegister)
+    }
+
     /// Goes to the caller. At the very first instruction no frame record is made yet, and the link register
     /// holds the return address.
     pub(crate) fn step(

@@ -43,6 +43,17 @@ pub(crate) fn is_hijack(_code: [u8; 11]) -> bool {
 /// pointer of the caller is at least: frame records may stand anywhere in their frame.
 pub(crate) const FRAME_RECORD: (u64, u64) = (8, 16);
 
+/// Not read on this architecture: its functions keep frame records.
+pub(crate) fn frame_above_stack(_code: &[u8]) -> Option<u64> {
+    None
+}
+
+/// As [`frame_above_stack`].
+pub(crate) const PROLOG_BYTES: usize = 4;
+
+/// Whether the runtime's notes of calls of native code have the form of those on x86-64: not checked here.
+pub(crate) const NATIVE_CALL_NOTE: bool = false;
+
 /// A return address as it is found in memory, without its pointer authentication code: user addresses have 48
 /// bits on Linux with 4 KB pages.
 pub(crate) fn plain_address(address: u64) -> u64 {

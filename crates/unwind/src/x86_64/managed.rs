@@ -36,6 +36,16 @@ impl ManagedRule {
         Some(Self { begin, end, exact: false, program: prolog::learn(code)? })
     }
 
+    /// Goes to the caller of a frame whose frame pointer is unknown, as if it had all of its size at once: that is right
+    /// unless the method has made its frame larger while it ran (`stackalloc`).
+    pub(crate) fn step_by_size(&self, context: &mut Context, stack: &StackBytes<'_>) -> Result<(), StepError> {
+        let mut caller = *context;
+        self.program.undo_by_size(context.ip().saturating_sub(self.begin), &mut caller, stack)?;
+        caller.forget_scratch();
+        *context = caller;
+        Ok(())
+    }
+
     /// Goes to the caller. `code` are the bytes from the instruction pointer on, where they are known; `exact`
     /// tells that the instruction pointer is no return address, so that it may stand in a prolog or epilog.
     pub(crate) fn step(

@@ -47,6 +47,21 @@ pub(crate) fn is_hijack(code: [u8; 11]) -> bool {
 /// how far up the stack pointer of the caller is.
 pub(crate) const FRAME_RECORD: (u64, u64) = (8, 16);
 
+/// Where the frame pointer of a function points, from its stack pointer up, once its prolog is done: read from the
+/// first bytes of its code. `None` for a function that does not begin with `push rbp; mov rbp, rsp`, or that aligns its
+/// stack.
+pub(crate) fn frame_above_stack(code: &[u8]) -> Option<u64> {
+    prolog::frame_above_stack(code)
+}
+
+/// How many bytes of code [`frame_above_stack`] looks at.
+pub(crate) const PROLOG_BYTES: usize = 48;
+
+/// What the runtime notes on the stack of a method that calls native code (`InlinedCallFrame`, src/coreclr/vm/frames.h in
+/// dotnet/runtime, the same in 3.1 to 10): three words one after the other, the stack pointer at the call, the address
+/// that it returns to, and the frame pointer of the method.
+pub(crate) const NATIVE_CALL_NOTE: bool = true;
+
 /// A return address as it is found in memory, without what the processor may mix into it: nothing here.
 pub(crate) fn plain_address(address: u64) -> u64 {
     address

@@ -37,6 +37,27 @@ pub(crate) fn learn(code: &[u8]) -> Option<Program> {
     Some(Program::from_prolog(size, operations))
 }
 
+/// See [`super::frame_above_stack`]. Compilers of native code push what they save behind the frame pointer, and take the
+/// rest of the frame in one piece.
+pub(crate) fn frame_above_stack(code: &[u8]) -> Option<u64> {
+    // endbr64
+    let mut rest = code.strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa]).unwrap_or(code);
+    let (mut framed, mut above) = (0, 0u64);
+    while let Some((instruction, length)) = decode(rest) {
+        match (framed, instruction) {
+            (0, Instruction::Push(register)) if register == X86_64::RBP.0 => framed = 1,
+            (1, Instruction::SetFp { offset: 0 }) => framed = 2,
+            (2, Instruction::Push(_)) => above += 8,
+            (2, Instruction::MoveSp(value)) if value < 0 => return above.checked_add(value.unsigned_abs()),
+            _ => break,
+        }
+        rest = rest.get(length..)?;
+    }
+    // and rsp, …: the size depends on where the stack was.
+    let is_aligned = matches!(rest, [0x48, 0x81 | 0x83, 0xe4, ..]);
+    (framed == 2 && !is_aligned).then_some(above)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,6 +90,23 @@ mod tests {
         assert_eq!(undo(&frameless, 20, 0x1000, 5), (0xa1, 0x1010));
         // mov eax, edi; ret: a leaf
         assert_eq!(undo(&learn(&[0x8b, 0xc7, 0xc3]).unwrap(), 2, 0x1000, 5), (0xa0, 0x1008));
+    }
+
+    #[test]
+    fn the_frame_of_native_code_is_read_from_its_prolog() {
+        // push rbp; mov rbp, rsp; push r15; push r14; push rbx; sub rsp, 0x28; mov ebx, edi
+        let saves = [0x55, 0x48, 0x89, 0xe5, 0x41, 0x57, 0x41, 0x56, 0x53, 0x48, 0x83, 0xec, 0x28, 0x89, 0xfb];
+        assert_eq!(frame_above_stack(&saves), Some(0x40));
+        let marked = [&[0xf3, 0x0f, 0x1e, 0xfa][..], &saves].concat();
+        assert_eq!(frame_above_stack(&marked), Some(0x40));
+        // push rbp; mov rbp, rsp; push rax; call …
+        assert_eq!(frame_above_stack(&[0x55, 0x48, 0x89, 0xe5, 0x50, 0xe8, 0, 0, 0, 0]), Some(8));
+        // push rbp; push rbx: no frame pointer. sub rsp, 8: no frame.
+        assert_eq!(frame_above_stack(&[0x55, 0x53, 0x48, 0x83, 0xec, 8]), None);
+        assert_eq!(frame_above_stack(&[0x48, 0x83, 0xec, 8]), None);
+        // push rbp; mov rbp, rsp; and rsp, -32
+        assert_eq!(frame_above_stack(&[0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xe4, 0xe0]), None);
+        assert_eq!(frame_above_stack(&[]), None);
     }
 
     #[test]

@@ -126,6 +126,26 @@ impl Program {
 
     /// Undoes what the function has done after `offset` bytes of its code, and returns.
     pub(crate) fn undo(&self, offset: u64, context: &mut Context, stack: &StackBytes<'_>) -> Result<(), StepError> {
+        self.undo_from(offset, context, stack, false)
+    }
+
+    /// The same where the frame register is unknown: the stack pointer is taken for where the prolog has left it.
+    pub(crate) fn undo_by_size(
+        &self,
+        offset: u64,
+        context: &mut Context,
+        stack: &StackBytes<'_>,
+    ) -> Result<(), StepError> {
+        self.undo_from(offset, context, stack, true)
+    }
+
+    fn undo_from(
+        &self,
+        offset: u64,
+        context: &mut Context,
+        stack: &StackBytes<'_>,
+        by_size: bool,
+    ) -> Result<(), StepError> {
         let done = |at: u8| offset >= u64::from(at) || offset >= u64::from(self.prolog_size);
         let mut base = context.sp();
         for &(at, operation) in &self.operations {
@@ -136,7 +156,7 @@ impl Program {
             match operation {
                 Operation::Begin { frame } => {
                     base = match frame {
-                        Some((register, above, set_at)) if done(set_at) => {
+                        Some((register, above, set_at)) if done(set_at) && !by_size => {
                             let frame = context.get(register).ok_or(StepError::UnknownRegister)?;
                             frame.checked_sub(above).ok_or(StepError::Overflow)?
                         }
@@ -148,6 +168,7 @@ impl Program {
                     context.set_sp(sp.checked_add(8).ok_or(StepError::Overflow)?);
                 }
                 Operation::Allocate(size) => context.set_sp(sp.checked_add(size).ok_or(StepError::Overflow)?),
+                Operation::SetFrame(..) if by_size => {}
                 Operation::SetFrame(register, above) => {
                     let frame = context.get(register).ok_or(StepError::UnknownRegister)?;
                     context.set_sp(frame.checked_sub(above).ok_or(StepError::Overflow)?);
@@ -295,6 +316,18 @@ mod tests {
         assert_eq!(program.undo(100, &mut body, &StackBytes::new(0x1000, &words(16))), Err(StepError::UnknownRegister));
     }
 
+    #[test]
+    fn a_frame_of_known_size_is_left_without_its_register() {
+        let program = Program::parse([FRAMED]).unwrap();
+        let bytes = words(16);
+        let mut body = context(0x1000, 0x1040);
+        body.set(RBP, None);
+        program.undo_by_size(100, &mut body, &StackBytes::new(0x1000, &bytes)).unwrap();
+        // 0x20 bytes, then rbx, r15, rbp and the return address.
+        assert_eq!((body.get(RBX), body.get(R15), body.fp()), (Some(0xa4), Some(0xa5), Some(0xa6)));
+        assert_eq!((body.ip(), body.sp()), (0xa7, 0x1040));
+    }
+
     proptest! {
         #[test]
         fn random_infos_never_panic(
@@ -307,6 +340,7 @@ mod tests {
             if let Some(program) = Program::parse(infos.iter().map(Vec::as_slice)) {
                 for base in [sp, 0x1000] {
                     let _ = program.undo(offset, &mut context(base, fp), &StackBytes::new(base, &bytes));
+                    let _ = program.undo_by_size(offset, &mut context(base, fp), &StackBytes::new(base, &bytes));
                 }
             }
         }

@@ -37,13 +37,59 @@ impl crate::memory::Memory for OwnMemory {
     }
 }
 
+/// Pages are mapped as a whole: reads that may end early are split where the next one begins.
+const PAGE: u64 = 4096;
+
+/// Pieces of such a read: 64 KB that begin within a page.
+const MOST_PIECES: usize = 17;
+
 impl OwnMemory {
+    /// Fills `out` from `address` on as far as there is memory, and says how far that is. One system call reads at most
+    /// 64 KB.
+    pub fn read_some(&self, address: u64, out: &mut [u8]) -> usize {
+        if *self.filtered.get_or_init(sandbox::is_filtered) {
+            return self.read_some_of_file(address, out);
+        }
+        let mut pieces = [const { libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 } }; MOST_PIECES];
+        let (mut at, mut left, mut count) = (address, out.len(), 0);
+        for piece in &mut pieces {
+            let to_page = usize::try_from(PAGE - at % PAGE).unwrap_or(left);
+            let length = left.min(to_page);
+            if length == 0 {
+                break;
+            }
+            *piece = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: length };
+            count += 1;
+            left -= length;
+            at = match at.checked_add(length as u64) {
+                Some(next) => next,
+                None => break,
+            };
+        }
+        let wanted = out.len() - left;
+        let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: wanted };
+        // SAFETY: the kernel writes at most `wanted` bytes to `out`, which has them, and checks the other side itself: it
+        // ends before the first piece that is not mapped. `count` pieces are filled.
+        let read = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, pieces.as_ptr(), count, 0) };
+        match usize::try_from(read) {
+            Ok(read) => read,
+            Err(_) => match std::io::Error::last_os_error().raw_os_error() {
+                Some(libc::EPERM | libc::ENOSYS) => self.read_some_of_file(address, out),
+                _ => 0,
+            },
+        }
+    }
+
     fn read_file(&self, address: u64, out: &mut [u8]) -> bool {
+        self.read_some_of_file(address, out) == out.len()
+    }
+
+    fn read_some_of_file(&self, address: u64, out: &mut [u8]) -> usize {
         let file = self.fallback.get_or_init(open).as_ref().and_then(|file| file.number().ok());
-        let (Some(file), Ok(address)) = (file, libc::off_t::try_from(address)) else { return false };
+        let (Some(file), Ok(address)) = (file, libc::off_t::try_from(address)) else { return 0 };
         // SAFETY: the kernel writes at most `out.len()` bytes to `out`, and checks the other side itself.
         let read = unsafe { libc::pread(file, out.as_mut_ptr().cast(), out.len(), address) };
-        usize::try_from(read).is_ok_and(|read| read == out.len())
+        usize::try_from(read).unwrap_or(0)
     }
 }
 
@@ -67,11 +113,43 @@ mod tests {
         assert!(!memory.read(8, &mut out));
         assert!(!memory.read(u64::MAX - 4, &mut out));
         assert!(memory.read(8, &mut []));
+        assert_eq!(memory.read_some(data.as_ptr() as u64, &mut out), 21);
+        assert_eq!(memory.read_some(8, &mut out), 0);
+        assert_eq!(memory.read_some(u64::MAX - 4, &mut out), 0);
         // The same where a filter may forbid the system call.
         let memory = OwnMemory { filtered: true.into(), fallback: OnceLock::new() };
         out = [0; 21];
         assert!(memory.read(data.as_ptr() as u64, &mut out));
         assert_eq!(out, data);
         assert!(!memory.read(8, &mut out));
+    }
+
+    #[test]
+    fn a_read_ends_where_the_memory_does() {
+        // SAFETY: new memory at a place of the kernel's choice, of which nothing else knows; it is given back below.
+        let start = unsafe {
+            let start = libc::mmap(
+                std::ptr::null_mut(),
+                3 * PAGE as usize,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            );
+            assert_ne!(start, libc::MAP_FAILED);
+            assert_eq!(libc::mprotect(start.byte_add(2 * PAGE as usize), PAGE as usize, libc::PROT_NONE), 0);
+            start
+        };
+        let mut out = vec![1; 64 << 10];
+        for filtered in [false, true] {
+            let memory = OwnMemory { filtered: filtered.into(), fallback: OnceLock::new() };
+            let read = memory.read_some(start as u64 + 100, &mut out);
+            // Through the file, the kernel reads what the process itself may not.
+            assert!(read == 2 * PAGE as usize - 100 || filtered && read > 2 * PAGE as usize - 100, "{filtered} {read}");
+            assert!(out[..2 * PAGE as usize - 100].iter().all(|&byte| byte == 0));
+            assert_eq!(memory.read_some(start as u64 + 100, &mut out[..5000]), 5000);
+        }
+        // SAFETY: what was mapped above.
+        unsafe { libc::munmap(start, 3 * PAGE as usize) };
     }
 }

@@ -1,6 +1,7 @@
 //! Linux.
 
 pub mod alternate;
+pub mod blocked;
 pub mod clock;
 pub mod connection;
 pub mod descriptors;

@@ -28,11 +28,15 @@ struct Known {
     times: TaskTimes,
     /// How often the state was taken as known since it was read.
     taken: u8,
+    /// How often it may be.
+    most_taken: u8,
 }
 
 impl Tasks {
     /// How often the state of a thread that does not run is taken as known. Meanwhile it may be woken, and wait for a CPU.
     const MOST_TAKEN: u8 = 7;
+    /// The same for a thread that was seen asleep again and again, and has not run meanwhile.
+    const MOST_TAKEN_ASLEEP: u8 = 63;
 
     /// CPU time and state of a thread; `None` if it has ended.
     pub fn read(&mut self, tid: u32) -> Option<TaskTimes> {
@@ -40,22 +44,62 @@ impl Tasks {
             self.known.remove(&tid);
             return None;
         };
-        if let Some(known) = self.known.get_mut(&tid)
-            && known.times.run == run
-            && known.taken < Self::MOST_TAKEN
-        {
-            known.taken += 1;
-            return Some(known.times);
+        if let Some(times) = self.taken(tid, run) {
+            return Some(times);
         }
         let times = TaskTimes { run, state: state_of(tid) };
         if times.state == b'?' && is_gone(tid) {
             self.known.remove(&tid);
             return None;
         }
-        // Not all of them are read at the same tick.
-        let taken = if self.known.contains_key(&tid) { 0 } else { (tid % 8) as u8 };
-        self.known.insert(tid, Known { times, taken });
+        self.note(tid, times);
         Some(times)
+    }
+
+    /// As [`Self::read`], but the state of a thread that has run since the last time is not read: it is `?`, and whoever
+    /// finds it out notes it.
+    pub fn read_if_still(&mut self, tid: u32) -> Option<TaskTimes> {
+        let Some(run) = clock::cpu_of(tid) else {
+            self.known.remove(&tid);
+            return None;
+        };
+        if let Some(times) = self.taken(tid, run) {
+            return Some(times);
+        }
+        if self.known.get(&tid).is_none_or(|known| known.times.run != run) {
+            return Some(TaskTimes { run, state: b'?' });
+        }
+        let times = TaskTimes { run, state: state_of(tid) };
+        if times.state == b'?' && is_gone(tid) {
+            self.known.remove(&tid);
+            return None;
+        }
+        self.note(tid, times);
+        Some(times)
+    }
+
+    /// What is known of a thread that has not run since.
+    fn taken(&mut self, tid: u32, run: u64) -> Option<TaskTimes> {
+        let known = self.known.get_mut(&tid)?;
+        if known.times.run != run || known.taken >= known.most_taken {
+            return None;
+        }
+        known.taken += 1;
+        Some(known.times)
+    }
+
+    /// The thread was seen in this state.
+    pub fn note(&mut self, tid: u32, times: TaskTimes) {
+        let (taken, most_taken) = match self.known.get(&tid) {
+            // It sleeps on, so it is looked at less often.
+            Some(known) if known.times == times && times.state != b'R' => {
+                (0, known.most_taken.saturating_mul(2).saturating_add(1).min(Self::MOST_TAKEN_ASLEEP))
+            }
+            Some(_) => (0, Self::MOST_TAKEN),
+            // Not all of them are read at the same tick.
+            None => ((tid % 8) as u8, Self::MOST_TAKEN),
+        };
+        self.known.insert(tid, Known { times, taken, most_taken });
     }
 
     /// Forgets threads that are no longer of interest.
@@ -204,11 +248,21 @@ mod tests {
         });
         assert!(sleeps);
         // As if it had waited for a processor when it was last read.
-        let mut known = Known { taken: 0, ..tasks.known[&tid] };
+        let mut known = Known { taken: 0, most_taken: 7, ..tasks.known[&tid] };
         known.times.state = b'R';
         tasks.known.insert(tid, known);
         let states: Vec<u8> = (0..8).map(|_| tasks.read(tid).unwrap().state).collect();
         assert_eq!(states, *b"RRRRRRRS");
+        // One that sleeps on is looked at less and less often.
+        let known = |tasks: &Tasks| tasks.known[&tid].most_taken;
+        let seen: Vec<u8> = (0..200)
+            .map(|_| {
+                tasks.read_if_still(tid).unwrap();
+                known(&tasks)
+            })
+            .collect();
+        assert_eq!((seen[0], seen[199]), (7, 63));
+        assert_eq!(tasks.read_if_still(tid).unwrap().state, b'S');
         drop(go);
         thread.join().unwrap();
     }
