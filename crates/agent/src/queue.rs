@@ -103,21 +103,22 @@ impl Events {
         }
     }
 
-    /// Adds an event, or drops it.
-    pub fn push(&self, event: Event) {
+    /// Adds an event, or drops it. Says whether it was added.
+    pub fn push(&self, event: Event) -> bool {
         let held = event.held();
         let is_lifecycle = event.is_lifecycle();
         let fits = (held == 0 || self.held.fetch_add(held, Relaxed) <= Self::MOST_HELD)
             && (is_lifecycle || self.queue.len() < self.most);
         if fits && self.queue.push(event).is_ok() {
             self.passed.fetch_add(1, Relaxed);
-            return;
+            return true;
         }
         if is_lifecycle {
             self.lost_ends.store(true, SeqCst);
         }
         self.held.fetch_sub(held, Relaxed);
         self.dropped.fetch_add(1, Relaxed);
+        false
     }
 
     /// Takes the oldest.
@@ -164,7 +165,7 @@ mod tests {
             let (sequence, function) = (1, profilers::Function(1));
             Event::Sample(CallbackSample::ExceptionCaught { sequence, time: 1, function })
         };
-        (0..6).for_each(|_| events.push(sample()));
+        assert_eq!((0..6).filter(|_| events.push(sample())).count(), 4);
         assert_eq!((events.passed(), events.dropped()), (4, 2));
         assert!(events.is_filling() && !events.take_lost_ends());
         // Samples leave room for what must not be lost.

@@ -2,9 +2,11 @@
 
 use crate::agent::{Agent, Phase};
 use crate::counters::Counters;
+use crate::heap_memory;
 use crate::os::blocked::{self, Seen};
 use crate::os::clock;
 use crate::os::tasks::{TaskTimes, Tasks, state_of};
+use crate::os::threads::is_gone;
 use crate::queue::Event;
 use crate::runtime::Walked;
 use corprof::ids::ThreadId;
@@ -17,11 +19,15 @@ use wire::{BlockedStack, Nanos, Record};
 const MOST_WALKS: usize = 1000;
 /// Most bytes of stacks copied at one tick. Less is in the queue at a time: see [`crate::queue::Events`].
 const MOST_COPIED: usize = 8 << 20;
-/// Most CPU time for reading threads at one tick. Those that are left out come first at the next: the others have a stack.
+/// Most CPU time for reading threads at one tick. Those that are left out come first at the next.
 const MOST_READING: Nanos = 20_000_000;
 /// How long a tick waits at most for the writer to take stacks out of the queue, and how often it looks.
 const ROOM_LIMIT: Nanos = 20_000_000;
 const ROOM_STEP: Nanos = 1_000_000;
+/// What sending a copied byte takes, in nanoseconds: it is copied twice more, by the writer and by the kernel.
+const SENDING: Nanos = 1;
+/// So many threads in a row that cannot be read and have not ended show that none can.
+const MOST_UNREADABLE: u32 = 32;
 /// So many sleeping threads said to run, and none to be blocked, show a kernel that does not tell.
 const MOST_UNTOLD: u32 = 32;
 /// Longest pause of the sampling thread: so soon it notices that it should end.
@@ -50,7 +56,7 @@ pub fn run(agent: &Agent) {
                 let late = (now - plan.due) / interval;
                 Counters::add(&agent.counters.late_ticks, late);
                 plan.due += (late + 1) * interval;
-                if agent.events.is_filling() || !agent.stacks().has_room() {
+                if agent.events.is_filling() || !agent.stacks().has_room() || heap_memory::is_exhausted() {
                     // clrscope does not read fast enough. What it cannot take is not collected.
                     Counters::add(&agent.counters.late_ticks, 1);
                 } else if !(plan.budget.allows(now) & plan.cpu.allows(now)) {
@@ -61,7 +67,7 @@ pub fn run(agent: &Agent) {
                     collector.tick(&mut worker);
                     plan.budget.spend(std::mem::take(&mut worker.stopped));
                     let used = clock::thread_cpu().saturating_sub(begun);
-                    plan.cpu.spend(used);
+                    plan.cpu.spend(used + std::mem::take(&mut worker.copied).saturating_mul(SENDING));
                     Counters::add(&agent.counters.ticks, 1);
                     Counters::add(&agent.counters.tick_time, used);
                 }
@@ -139,6 +145,12 @@ struct Worker<'a> {
     reads: Option<bool>,
     /// Copy of a stack.
     copy: Vec<u8>,
+    /// Bytes copied since this was last taken.
+    copied: u64,
+    /// The first thread that was left out of the last tick; the next one begins with it.
+    first: u32,
+    /// How many threads could not be read since one was.
+    unreadable: u32,
     /// How many threads that sleep were said to run; `None` once a blocked one was read.
     untold: Option<u32>,
 }
@@ -168,6 +180,9 @@ impl<'a> Worker<'a> {
             ips: Vec::new(),
             reads: None,
             copy: Vec::new(),
+            copied: 0,
+            first: 0,
+            unreadable: 0,
             untold: Some(0),
         }
     }
@@ -229,33 +244,39 @@ impl<'a> Worker<'a> {
         let agent = self.agent;
         let limit = agent.copied_bytes();
         let begun = clock::thread_cpu();
+        agent.memory.look_for_filter();
         let (mut copied, mut full) = (0, false);
-        let mut threads = Vec::with_capacity(tasks.len());
-        for task in tasks {
-            let reused = self.unchanged(task);
-            if reused.is_some() {
+        let mut threads = vec![None; tasks.len()];
+        // They are sorted by number.
+        let first = tasks.partition_point(|task| task.os_tid < self.first);
+        for index in (first..tasks.len()).chain(0..first) {
+            let (Some(task), Some(taken)) = (tasks.get(index), threads.get_mut(index)) else { continue };
+            *taken = self.unchanged(task);
+            if taken.is_some() {
                 Counters::add(&agent.counters.reused, 1);
-                threads.push(reused);
                 continue;
             }
-            let Some(&thread) = self.ids.get(&task.os_tid) else {
-                threads.push(None);
-                continue;
-            };
+            let Some(&thread) = self.ids.get(&task.os_tid) else { continue };
             if task.state == b'R' {
-                threads.push(Some(self.ready(task, thread, b'R')));
+                *taken = Some(self.ready(task, thread, b'R'));
                 continue;
             }
+            let was_full = full;
             full = full
                 || copied >= MOST_COPIED
                 || clock::thread_cpu().saturating_sub(begun) >= MOST_READING
+                || heap_memory::is_exhausted()
                 || !self.has_room();
-            let taken = if full { None } else { self.read_one(task, thread, limit, &mut copied) };
+            if !full {
+                *taken = self.read_one(task, thread, limit, &mut copied);
+            } else if !was_full {
+                self.first = task.os_tid;
+            }
             if taken.is_none() {
                 Counters::add(&agent.counters.left_out, 1);
             }
-            threads.push(taken);
         }
+        self.copied += copied as u64;
         Counters::add(&agent.counters.blocked_bytes, copied as u64);
         Stacks { threads, stopped: 0, refused: false }
     }
@@ -273,7 +294,10 @@ impl<'a> Worker<'a> {
                 let (time, bytes) = (clock::monotonic(), self.copy.clone());
                 let cut = bytes.len() >= limit;
                 let stack = BlockedStack { id, os_tid, time, ip: at.ip, sp: at.sp, call: at.call, bytes, cut };
-                agent.events.push(Event::Record(Record::BlockedStack(stack)));
+                self.unreadable = 0;
+                if !agent.events.push(Event::Record(Record::BlockedStack(stack))) {
+                    return None;
+                }
                 // Outside of a system call a thread waits for memory or a disk.
                 let state = if at.call.is_some() { b'S' } else { b'D' };
                 self.tasks.note(os_tid, TaskTimes { run: at.run, state });
@@ -285,11 +309,23 @@ impl<'a> Worker<'a> {
                 let state = if still && self.untold.is_some() { self.told(os_tid) } else { b'R' };
                 Some(self.ready(task, thread, state))
             }
-            Seen::NoStack => {
-                let state = state_of(os_tid);
-                Some(self.ready(task, thread, state))
+            Seen::NoStack | Seen::Unreadable => {
+                self.cannot_be_read(os_tid);
+                None
             }
-            Seen::Unreadable => None,
+        }
+    }
+
+    /// A thread could not be read: it has ended, or there is no descriptor to spare, or what could be read at first no
+    /// longer can.
+    fn cannot_be_read(&mut self, os_tid: u32) {
+        if is_gone(os_tid) {
+            return;
+        }
+        self.unreadable += 1;
+        if self.unreadable >= MOST_UNREADABLE {
+            self.reads = Some(false);
+            self.agent.walk_blocked("blocked threads can no longer be read".to_owned());
         }
     }
 

@@ -305,3 +305,43 @@ fn a_busy_process_that_has_its_processors_is_not_starved() {
     }
     busy.kill();
 }
+
+/// More threads that compute than processors: nothing waits for them to stop, so the ticks come in time.
+#[test]
+fn busy_threads_hold_up_no_tick() {
+    for runtime in sample_runtimes() {
+        let folder = scratch();
+        let output = file(&folder, "busy.clrscope");
+        let launch = Sample::named("states").launch(runtime, &["--gate", "--seconds", "5", "--spin", "6"]);
+        let (report, ..) = recorded(launch, "wall", &output, None);
+        let intervals = intervals(&output);
+        let held = intervals.len() as f64 / (intervals.iter().sum::<f64>() * 20.0);
+        println!("{runtime}: {:.1} % of the ticks", held * 100.0);
+        // Some are late on a machine that has other work.
+        assert!(held > 0.8, "{runtime}: {held:.3} of the ticks: {intervals:.3?}");
+        let observer = report.0["observer"].as_array().unwrap().last().unwrap();
+        let counted = observer["counters"].as_array().unwrap();
+        assert!(counted.iter().all(|counter| counter[0] != "suspensions"), "{runtime}: {observer}");
+    }
+}
+
+/// Where running threads have no samples of their own, all are walked: the report says so, and the states are the same.
+#[test]
+fn states_are_right_where_threads_are_walked() {
+    for runtime in sample_runtimes() {
+        let folder = scratch();
+        let output = file(&folder, "walked.clrscope");
+        let mut process = Sample::named("states").start(runtime, &["--seconds", "60"]);
+        process.wait_for_ready();
+        let pid = process.pid().to_string();
+        let to = output.to_str().unwrap();
+        run(["record", &pid, "-o", to, "-p", "wall", "--engine", "suspend-walk", "-d", "2s"]).expect(0);
+        let report = Report::of(&output);
+        let engine = report.0["recording"]["profilers"][0]["engine"].as_str().unwrap();
+        assert!(engine.starts_with("suspend and walk"), "{runtime}: {engine}");
+        let threads = report.0["threads"].as_array().unwrap();
+        let thread = threads.iter().find(|thread| thread["name"] == "driver").unwrap();
+        let seen = shares(&measured(&report, &thread["os_tid"]));
+        assert!(seen.get("sleep").is_some_and(|share| *share > 0.9), "{runtime}: {seen:.3?}");
+    }
+}

@@ -1,6 +1,6 @@
 //! `threads`: what threads there are, which of them go on, and who starts them.
 
-use crate::{Collector, EventPipeSpec, ParamKind, ParamSpec, ProfilerSpec, Settings, Stacked, ValueSpec, WorkerCx};
+use crate::{Collector, EventPipeSpec, ParamKind, ParamSpec, ProfilerSpec, Settings, Stacked, Stacks, ValueSpec, WorkerCx};
 use wire::{Nanos, Record, WallSample, WallTick};
 
 /// What it is.
@@ -38,6 +38,9 @@ pub(crate) fn create(settings: &Settings) -> Option<Box<dyn Collector>> {
     Some(Box::new(Threads { interval: settings.number("every").max(1).saturating_mul(1_000_000_000) }))
 }
 
+/// How often the stacks that are missing are asked for again.
+const MOST_ATTEMPTS: usize = 8;
+
 struct Threads {
     interval: Nanos,
 }
@@ -54,9 +57,21 @@ impl Collector for Threads {
     fn tick(&self, cx: &mut dyn WorkerCx) {
         let time = cx.now();
         let tasks = cx.tasks();
-        let taken = cx.stacks(&tasks);
-        // A stack that is missing would look like one that has changed.
-        if taken.refused || taken.threads.iter().any(Option::is_none) {
+        let mut taken = cx.stacks(&tasks);
+        // A stack that is missing would look like one that has changed. What a tick has no room for is taken by the next
+        // attempts; threads that have ended stay missing.
+        let missing = |taken: &Stacks| taken.threads.iter().filter(|thread| thread.is_none()).count();
+        for _ in 0..MOST_ATTEMPTS {
+            let before = missing(&taken);
+            if before == 0 || taken.refused {
+                break;
+            }
+            taken = cx.stacks(&tasks);
+            if missing(&taken) == before {
+                break;
+            }
+        }
+        if taken.refused {
             return;
         }
         let threads = tasks.iter().zip(taken.threads);
@@ -81,6 +96,15 @@ mod tests {
         let [Record::ThreadLook(look)] = script.sent.as_slice() else { panic!("{:?}", script.sent) };
         let seen: Vec<_> = look.threads.iter().map(|thread| (thread.os_tid, thread.stack, thread.cpu)).collect();
         assert_eq!(seen, [(1, Some(1), 100), (2, Some(2), 50)]);
+    }
+
+    #[test]
+    fn a_thread_that_cannot_be_read_is_asked_for_again_and_left_out() {
+        let mut script = Script { tasks: vec![(1, 100), (2, 50)], left_out: vec![2], ..Script::default() };
+        Threads { interval: 1 }.tick(&mut script);
+        assert_eq!(script.asked.len(), 2, "no more than once where that changes nothing");
+        let [Record::ThreadLook(look)] = script.sent.as_slice() else { panic!("{:?}", script.sent) };
+        assert_eq!(look.threads.iter().map(|thread| thread.os_tid).collect::<Vec<_>>(), [1]);
     }
 
     #[test]

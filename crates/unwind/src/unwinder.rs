@@ -541,6 +541,7 @@ impl Unwinder {
         // Native code below a managed method that has called it: the note has all registers that matter. Other managed
         // methods in between would be lost.
         if let Some(note) = self.native_call_note(stack, sp)
+            && note.sp > sp
             && !self.has_managed_return(stack, sp, note.sp.wrapping_sub(8))
         {
             context.jump(note.ip, note.sp, note.fp);

@@ -64,7 +64,8 @@ pub struct Options {
     /// Profilers of the endurance runs
     #[arg(long, default_value = "cpu,wall,exceptions,gc")]
     pub profilers: String,
-    /// Only rows whose runtime and name contain this text, such as `9.0.5 slow-down`
+    /// Only rows whose runtime and name contain this text, such as `9.0.5 slow-down`; for `service` also
+    /// several with `|` between them
     #[arg(long, default_value = "")]
     pub only: String,
     /// Measure target/release as it is, without building it first

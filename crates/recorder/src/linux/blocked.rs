@@ -1,7 +1,7 @@
 //! Stacks of blocked threads, from their arrival until they are unwound, and what waits for them.
 
 use super::{looks::OsThread, processors::Split, target::Activity};
-use session::StackId;
+use session::{StackId, ThreadId};
 use std::{
     collections::{HashMap, VecDeque},
     time::{Duration, Instant},
@@ -67,10 +67,13 @@ pub(super) struct BlockedStacks {
     calls: HashMap<u32, Activity>,
     /// The last stack of each thread, by its id in the target.
     last: HashMap<u32, u32>,
-    /// Stacks that no later tick can name.
-    old: Vec<u32>,
+    /// Stacks that no later tick can name, with the number of ticks that had come before that was so.
+    old: VecDeque<(u64, u32)>,
     ticks: VecDeque<PendingTick>,
-    running: HashMap<u32, VecDeque<RunningStack>>,
+    /// Ticks that have come, and those of them that were taken.
+    ticks_came: u64,
+    ticks_taken: u64,
+    running: HashMap<ThreadId, VecDeque<RunningStack>>,
     /// Stacks that were unwound, and those of them that were deeper than the copy, since the size of copies was changed.
     unwound: u64,
     cut: u64,
@@ -84,16 +87,15 @@ impl BlockedStacks {
         let call = stack.call.map_or(Activity::Unknown, Activity::of);
         self.calls.insert(stack.id, call);
         if let Some(before) = self.last.insert(stack.os_tid, stack.id) {
-            self.old.push(before);
+            self.old.push_back((self.ticks_came, before));
         }
         let waiting = WaitingStack { needs: Needed::default(), since: Instant::now(), stack };
         self.waiting.insert(waiting.stack.id, waiting);
     }
 
-    /// A thread has ended; `inner` is its id in the target, `os_tid` that on this machine.
-    pub fn ended(&mut self, inner: u32, os_tid: u32) {
-        self.old.extend(self.last.remove(&inner));
-        self.running.remove(&os_tid);
+    /// A thread has ended; `inner` is its id in the target.
+    pub fn ended(&mut self, inner: u32) {
+        self.old.extend(self.last.remove(&inner).map(|stack| (self.ticks_came, stack)));
     }
 
     /// Takes the stacks that can be unwound now: `ready` says so of what they need.
@@ -125,6 +127,7 @@ impl BlockedStacks {
 
     /// A tick has come. Ticks are processed in their order.
     pub fn tick(&mut self, tick: PendingTick) {
+        self.ticks_came += 1;
         self.ticks.push_back(tick);
     }
 
@@ -133,7 +136,11 @@ impl BlockedStacks {
         let next = self.ticks.front()?;
         let waits =
             next.tick.threads.iter().any(|thread| thread.stack.is_some_and(|id| self.waiting.contains_key(&id)));
-        if waits { None } else { self.ticks.pop_front() }
+        if waits {
+            return None;
+        }
+        self.ticks_taken += 1;
+        self.ticks.pop_front()
     }
 
     /// When the first tick was that is not processed.
@@ -143,14 +150,13 @@ impl BlockedStacks {
 
     /// Stacks that are not needed any more.
     pub fn take_old(&mut self) -> Vec<u32> {
-        if !self.ticks.is_empty() || self.old.is_empty() {
-            return Vec::new();
+        let mut old = Vec::new();
+        while let Some((_, id)) = self.old.pop_front_if(|(ticks, _)| *ticks <= self.ticks_taken) {
+            self.calls.remove(&id);
+            self.waiting.remove(&id);
+            old.push(id);
         }
-        for id in &self.old {
-            self.calls.remove(id);
-            self.waiting.remove(id);
-        }
-        std::mem::take(&mut self.old)
+        old
     }
 
     /// What a thread with this stack does in the kernel; `None` where the stack is no copy.
@@ -173,8 +179,8 @@ impl BlockedStacks {
     }
 
     /// A thread ran, and was sampled.
-    pub fn ran(&mut self, os_tid: u32, stack: RunningStack) {
-        let of_thread = self.running.entry(os_tid).or_default();
+    pub fn ran(&mut self, thread: ThreadId, stack: RunningStack) {
+        let of_thread = self.running.entry(thread).or_default();
         if of_thread.len() >= MOST_REMEMBERED {
             of_thread.pop_front();
         }
@@ -182,8 +188,8 @@ impl BlockedStacks {
     }
 
     /// The stack that a thread had when it ran at a time, or at most so much earlier or later.
-    pub fn running_at(&self, os_tid: u32, time: u64, apart: u64) -> Option<RunningStack> {
-        let near = self.running.get(&os_tid)?.iter().min_by_key(|stack| stack.time.abs_diff(time))?;
+    pub fn running_at(&self, thread: ThreadId, time: u64, apart: u64) -> Option<RunningStack> {
+        let near = self.running.get(&thread)?.iter().min_by_key(|stack| stack.time.abs_diff(time))?;
         (near.time.abs_diff(time) <= apart).then_some(*near)
     }
 
@@ -241,17 +247,26 @@ mod tests {
     fn what_no_tick_names_any_more_is_forgotten() {
         let mut stacks = BlockedStacks::default();
         stacks.arrived(stack(1, 7));
+        stacks.tick(tick(10, &[1]));
         stacks.arrived(stack(2, 7));
-        stacks.tick(tick(10, &[]));
-        assert!(stacks.take_old().is_empty(), "a tick that waits may name it");
+        assert!(stacks.take_old().is_empty(), "a tick that waits names it");
+        stacks.take_ready(|waiting| waiting.stack.id == 1);
         stacks.next_tick().unwrap();
         assert_eq!(stacks.take_old(), [1]);
         assert_eq!((stacks.activity(Some(1)), stacks.activity(Some(2))), (None, Some(Activity::Unknown)));
-        stacks.ended(7, 7);
+        stacks.ended(7);
         assert_eq!(stacks.take_old(), [2]);
         // The number comes again as another thread.
         stacks.arrived(stack(3, 7));
         assert!(stacks.take_old().is_empty());
+        // Later ticks that wait hold back nothing that only earlier ones name.
+        stacks.tick(tick(20, &[3]));
+        stacks.arrived(stack(4, 7));
+        stacks.tick(tick(30, &[4]));
+        stacks.take_ready(|waiting| waiting.stack.id == 3);
+        stacks.next_tick().unwrap();
+        assert!(stacks.next_tick().is_none());
+        assert_eq!(stacks.take_old(), [3]);
     }
 
     #[test]
@@ -259,15 +274,14 @@ mod tests {
         let mut stacks = BlockedStacks::default();
         for time in [100, 200, 300] {
             let stack = StackId(time as u32);
-            stacks.ran(7, RunningStack { time, stack, truncated: false, runtime_leaf: false });
+            stacks.ran(ThreadId(7), RunningStack { time, stack, truncated: false, runtime_leaf: false });
         }
-        let at = |time, apart| stacks.running_at(7, time, apart).map(|stack| stack.time);
+        let at = |time, apart| stacks.running_at(ThreadId(7), time, apart).map(|stack| stack.time);
         assert_eq!((at(240, 50), at(260, 50), at(400, 50), at(350, 50)), (Some(200), Some(300), None, Some(300)));
-        assert_eq!(stacks.running_at(8, 200, 50), None);
+        assert_eq!(stacks.running_at(ThreadId(8), 200, 50), None);
         stacks.forget_running(REMEMBERED + 250);
-        assert_eq!(stacks.running_at(7, 100, 50), None);
-        stacks.ended(7, 7);
-        assert_eq!(stacks.running_at(7, 300, 50), None);
+        assert_eq!(stacks.running_at(ThreadId(7), 100, 50), None);
+        assert!(stacks.running_at(ThreadId(7), 300, 50).is_some());
     }
 
     #[test]

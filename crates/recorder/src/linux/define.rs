@@ -129,6 +129,17 @@ impl Definitions {
         }
     }
 
+    /// Whether there is anything to [confirm](Self::confirm_ends).
+    pub fn has_ends(&self, before: u64) -> bool {
+        self.ends.front().is_some_and(|(time, _)| *time < before)
+    }
+
+    /// Whether a thread that lived at a time has ended since, so that its number may be another's by now.
+    pub fn has_gone(&self, os_tid: u32, time: u64) -> bool {
+        let mut gone = self.gone.get(&os_tid).into_iter().flatten();
+        gone.any(|thread| thread.ended.is_some_and(|ended| ended >= time))
+    }
+
     /// The threads that ended before this time did so by themselves, not because the process ended.
     pub fn confirm_ends(&mut self, before: u64) {
         while let Some((_, thread)) = self.ends.pop_front_if(|(time, _)| *time < before) {
@@ -421,6 +432,7 @@ mod tests {
         assert_ne!(first, second);
         definitions.end_thread(10, 200);
         assert_eq!([90, 150].map(|time| definitions.thread_at(10, time, || None)), [first, second]);
+        assert_eq!([90, 200, 201].map(|time| definitions.has_gone(10, time)), [true, true, false]);
     }
 
     #[test]

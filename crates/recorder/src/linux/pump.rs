@@ -472,8 +472,10 @@ impl Pump {
         self.retry_waiting(false);
         self.settle_blocked(false);
         self.settle_exceptions(false);
-        if !self.closed && self.bye.is_none() {
-            self.definitions.confirm_ends(now().saturating_sub(ENDS_WITH_PROCESS));
+        let long_ago = now().saturating_sub(ENDS_WITH_PROCESS);
+        let goes_on = |pump: &Self| !pump.closed && pump.bye.is_none() && pump.sources.target.is_alive();
+        if self.definitions.has_ends(long_ago) && goes_on(self) {
+            self.definitions.confirm_ends(long_ago);
         }
         self.emit(now().saturating_sub(HOLD.as_nanos() as u64));
         if let Err(error) = self.sources.out.idle() {
@@ -627,7 +629,7 @@ impl Pump {
         }
         let state = ThreadState::Running;
         let (time, weight) = (sample.time, sample.weight);
-        self.blocked.ran(os_tid, RunningStack { time, stack, truncated, runtime_leaf });
+        self.blocked.ran(thread, RunningStack { time, stack, truncated, runtime_leaf });
         // The engine may run for other profilers alone.
         if self.runs("cpu") {
             self.cpu.push(Ready { time, os_tid, thread, stack, weight, state, truncated, runtime_leaf, near: 0 });
@@ -729,7 +731,7 @@ impl Pump {
             }
             Record::ThreadEnded { os_tid: inner, time } => {
                 let os_tid = self.sources.target.host_tid(inner);
-                self.blocked.ended(inner, os_tid);
+                self.blocked.ended(inner);
                 self.definitions.thread_ended(os_tid, time);
                 self.pool_threads.remove(&os_tid);
             }
@@ -1326,6 +1328,10 @@ impl Pump {
             look.threads.iter().map(|sample| (target.host_tid(sample.os_tid), sample)).collect();
         let mut threads = Vec::with_capacity(all.len());
         for seen in all {
+            // One that has ended since, as the kernel says, while the stacks of the others were asked about.
+            if self.definitions.has_gone(seen.tid, look.time) {
+                continue;
+            }
             let target = &self.sources.target;
             if let Ok(born) = u64::try_from(seen.born) {
                 self.definitions.thread_begins(seen.tid, born);
@@ -1344,7 +1350,7 @@ impl Pump {
             let (mut stack, _) = self.frames.walked(&mut self.definitions, sample.and_then(|sample| sample.stack));
             if self.reads_blocked
                 && sample.is_some_and(|sample| sample.state == b'R')
-                && let Some(running) = self.blocked.running_at(seen.tid, look.time, near(u64::MAX, HOLD))
+                && let Some(running) = self.blocked.running_at(thread, look.time, near(u64::MAX, HOLD))
             {
                 stack = running.stack;
             }
@@ -1568,7 +1574,7 @@ impl Pump {
         for mut sample in due {
             // By now all CPU samples of the time around a tick have come.
             if sample.near > 0
-                && let Some(running) = self.blocked.running_at(sample.os_tid, sample.time, sample.near)
+                && let Some(running) = self.blocked.running_at(sample.thread, sample.time, sample.near)
             {
                 let RunningStack { stack, truncated, runtime_leaf, .. } = running;
                 sample = Ready { stack, truncated, runtime_leaf, ..sample };

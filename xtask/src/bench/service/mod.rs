@@ -307,16 +307,20 @@ fn cpu_sampling() -> Vec<Provider> {
     ]
 }
 
-/// The comparisons whose rows contain this text in runtime, program and name, each with its noise;
-/// empty ones are left out.
+/// The comparisons whose rows contain this text, or one of several with `|` between them, in runtime,
+/// program and name, each with its noise; empty ones are left out.
 fn wanted(engines: &[String], only: &str) -> Vec<Comparison> {
     let only = only.to_lowercase();
+    let texts: Vec<&str> = only.split('|').map(str::trim).collect();
     let services = ROUTES.iter().map(|work| (WITH_ASP_NET, *work));
     let all = services.chain(sample_runtimes().into_iter().map(|runtime| (runtime, Work::HandOver)));
     let comparisons = all.filter_map(|(runtime, work)| {
         let mut comparison = Comparison { runtime, work, subjects: subjects(runtime, engines) };
         let name = comparison.name();
-        let fits = |subject: &Subject| format!("{name}, {}", subject.name).to_lowercase().contains(&only);
+        let fits = |subject: &Subject| {
+            let row = format!("{name}, {}", subject.name).to_lowercase();
+            texts.iter().any(|text| row.contains(text))
+        };
         if !comparison.subjects.iter().any(fits) {
             return None;
         }
@@ -330,7 +334,10 @@ fn wanted(engines: &[String], only: &str) -> Vec<Comparison> {
 /// Everything that is compared on a runtime.
 fn subjects(runtime: Runtime, engines: &[String]) -> Vec<Subject> {
     let nothing = Subject { times: 2, ..Subject::new(NOISE, Recorder::None) };
-    let mut all = vec![nothing, Subject::clrscope("default set", &[])];
+    let mut all = vec![nothing];
+    for rate in RATES.map(|rate| rate.to_string()) {
+        all.push(Subject::clrscope(format!("default set, {rate} Hz"), &["--rate", &rate]));
+    }
     for engine in engines {
         for rate in RATES.map(|rate| rate.to_string()) {
             let name = format!("cpu {engine}, {rate} Hz");
@@ -419,7 +426,7 @@ mod tests {
         let on_9 = names(Runtime::V9);
         assert_eq!(
             on_9[..4],
-            ["none again: noise", "default set", "cpu kernel-ring, 100 Hz", "cpu kernel-ring, 999 Hz"]
+            ["none again: noise", "default set, 100 Hz", "default set, 999 Hz", "cpu kernel-ring, 100 Hz"]
         );
         let expected =
             ["wall", "exceptions", "gc", "allocations", "locks", "counters", "threads", "threadpool", "jit", "loads"];
@@ -442,6 +449,7 @@ mod tests {
         assert_eq!(count("CPU signals"), (programs, 3 * programs));
         assert_eq!(count("9.0.5, hand-over, 2 pairs of threads, wall"), (1, 2));
         assert_eq!(count("/ok, 8 connections, none again"), (1, 1));
+        assert_eq!(count("/json, 8 connections, wall | 9.0.5, hand-over, 2 pairs of threads, wall"), (2, 4));
         assert_eq!(count("nothing of this kind"), (0, 0));
     }
 

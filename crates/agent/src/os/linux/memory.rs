@@ -6,11 +6,14 @@
 use super::descriptors::Kept;
 use super::sandbox;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// This process's memory, read with `process_vm_readv`, or `/proc/self/mem` where a sandbox refuses that.
 #[derive(Debug, Default)]
 pub struct OwnMemory {
     filtered: OnceLock<bool>,
+    /// Whether a filter has come since.
+    filtered_later: AtomicBool,
     fallback: OnceLock<Option<Kept>>,
 }
 
@@ -20,7 +23,7 @@ impl crate::memory::Memory for OwnMemory {
             return true;
         }
         // The filter might end the process for it.
-        if *self.filtered.get_or_init(sandbox::is_filtered) {
+        if self.is_filtered() {
             return self.read_file(address, out);
         }
         let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
@@ -44,10 +47,22 @@ const PAGE: u64 = 4096;
 const MOST_PIECES: usize = 17;
 
 impl OwnMemory {
+    /// Whether a filter of system calls is known to be in place.
+    fn is_filtered(&self) -> bool {
+        self.filtered_later.load(Relaxed) || *self.filtered.get_or_init(sandbox::is_filtered)
+    }
+
+    /// Looks once more whether a filter of system calls is in place for this thread.
+    pub fn look_for_filter(&self) {
+        if !self.is_filtered() && sandbox::is_thread_filtered() {
+            self.filtered_later.store(true, Relaxed);
+        }
+    }
+
     /// Fills `out` from `address` on as far as there is memory, and says how far that is. One system call reads at most
     /// 64 KB.
     pub fn read_some(&self, address: u64, out: &mut [u8]) -> usize {
-        if *self.filtered.get_or_init(sandbox::is_filtered) {
+        if self.is_filtered() {
             return self.read_some_of_file(address, out);
         }
         let mut pieces = [const { libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 } }; MOST_PIECES];
@@ -117,7 +132,7 @@ mod tests {
         assert_eq!(memory.read_some(8, &mut out), 0);
         assert_eq!(memory.read_some(u64::MAX - 4, &mut out), 0);
         // The same where a filter may forbid the system call.
-        let memory = OwnMemory { filtered: true.into(), fallback: OnceLock::new() };
+        let memory = OwnMemory { filtered: true.into(), ..OwnMemory::default() };
         out = [0; 21];
         assert!(memory.read(data.as_ptr() as u64, &mut out));
         assert_eq!(out, data);
@@ -142,7 +157,7 @@ mod tests {
         };
         let mut out = vec![1; 64 << 10];
         for filtered in [false, true] {
-            let memory = OwnMemory { filtered: filtered.into(), fallback: OnceLock::new() };
+            let memory = OwnMemory { filtered: filtered.into(), ..OwnMemory::default() };
             let read = memory.read_some(start as u64 + 100, &mut out);
             // Through the file, the kernel reads what the process itself may not.
             assert!(read == 2 * PAGE as usize - 100 || filtered && read > 2 * PAGE as usize - 100, "{filtered} {read}");

@@ -6,7 +6,16 @@ use crate::ledger;
 /// process: so calls that no runtime makes by itself are left out then, and where it cannot be found out (no descriptor is left, no `/proc`).
 pub fn is_filtered() -> bool {
     // Seccomp in proc_pid_status(5): 0 is none, 1 strict, 2 a filter.
-    ledger::read("/proc/self/status").map_or(true, |status| is_filtered_by(&String::from_utf8_lossy(&status)))
+    filtered_in("/proc/self/status")
+}
+
+/// The same of the thread that asks: a program may set a filter for all its threads later.
+pub fn is_thread_filtered() -> bool {
+    filtered_in("/proc/thread-self/status")
+}
+
+fn filtered_in(status: &str) -> bool {
+    ledger::read(status).map_or(true, |status| is_filtered_by(&String::from_utf8_lossy(&status)))
 }
 
 fn is_filtered_by(status: &str) -> bool {
@@ -29,7 +38,7 @@ mod tests {
     fn what_cannot_be_found_out_is_taken_for_a_filter() {
         let free = wire::Resource::Descriptors.budget() - ledger::held(wire::Resource::Descriptors);
         let all = ledger::take(wire::Resource::Descriptors, free).unwrap();
-        assert!(is_filtered());
+        assert!(is_filtered() && is_thread_filtered());
         drop(all);
     }
 }

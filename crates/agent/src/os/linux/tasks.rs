@@ -36,7 +36,7 @@ impl Tasks {
     /// How often the state of a thread that does not run is taken as known. Meanwhile it may be woken, and wait for a CPU.
     const MOST_TAKEN: u8 = 7;
     /// The same for a thread that was seen asleep again and again, and has not run meanwhile.
-    const MOST_TAKEN_ASLEEP: u8 = 63;
+    const MOST_TAKEN_ASLEEP: u8 = 31;
 
     /// CPU time and state of a thread; `None` if it has ended.
     pub fn read(&mut self, tid: u32) -> Option<TaskTimes> {
@@ -261,7 +261,7 @@ mod tests {
                 known(&tasks)
             })
             .collect();
-        assert_eq!((seen[0], seen[199]), (7, 63));
+        assert_eq!((seen[0], seen[199]), (7, 31));
         assert_eq!(tasks.read_if_still(tid).unwrap().state, b'S');
         drop(go);
         thread.join().unwrap();
