@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
-use testkit::{Launch, Runtime, Sample, sample_runtimes};
+use testkit::{Launch, Runtime, Sample, on_sample_runtimes_at_once, sample_runtimes};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -312,7 +312,7 @@ fn busy_threads_hold_up_no_tick() {
     for runtime in sample_runtimes() {
         let folder = scratch();
         let output = file(&folder, "busy.clrscope");
-        let launch = Sample::named("states").launch(runtime, &["--gate", "--seconds", "5", "--spin", "6"]);
+        let launch = Sample::named("states").launch(runtime, &["--gate", "--seconds", "4", "--spin", "6"]);
         let (report, ..) = recorded(launch, "wall", &output, None);
         let intervals = intervals(&output);
         let held = intervals.len() as f64 / (intervals.iter().sum::<f64>() * 20.0);
@@ -328,7 +328,7 @@ fn busy_threads_hold_up_no_tick() {
 /// Where running threads have no samples of their own, all are walked: the report says so, and the states are the same.
 #[test]
 fn states_are_right_where_threads_are_walked() {
-    for runtime in sample_runtimes() {
+    on_sample_runtimes_at_once(|runtime| {
         let folder = scratch();
         let output = file(&folder, "walked.clrscope");
         let mut process = Sample::named("states").start(runtime, &["--seconds", "60"]);
@@ -343,5 +343,5 @@ fn states_are_right_where_threads_are_walked() {
         let thread = threads.iter().find(|thread| thread["name"] == "driver").unwrap();
         let seen = shares(&measured(&report, &thread["os_tid"]));
         assert!(seen.get("sleep").is_some_and(|share| *share > 0.9), "{runtime}: {seen:.3?}");
-    }
+    });
 }

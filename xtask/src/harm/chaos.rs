@@ -78,7 +78,11 @@ pub fn run(bench: &Bench, table: &Table, minutes: f64, only: &str, seed: u64) ->
     }
     let ran: Vec<Result<Ran>> = thread::scope(|scope| {
         let start = |(index, runtime)| {
-            scope.spawn(move || one(bench, table, runtime, length, only, Random::new(seed.wrapping_add(index))))
+            scope.spawn(move || {
+                let ran = one(bench, table, runtime, length, only, Random::new(seed.wrapping_add(index)));
+                // The others go on for as long as an hour.
+                ran.inspect_err(|error| println!("{} could not be run: {error:#}", runtime_name(runtime)))
+            })
         };
         let threads: Vec<_> = (0..).zip(runtimes).map(start).collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| bail!("a thread panicked"))).collect()

@@ -140,6 +140,32 @@ mod tests {
     }
 
     #[test]
+    fn a_filter_that_comes_later_is_heeded() {
+        use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+        let data = [7u8; 32];
+        let memory = OwnMemory::default();
+        let mut out = [0; 32];
+        assert_eq!(memory.read_some(data.as_ptr() as u64, &mut out), 32);
+        memory.look_for_filter();
+        assert!(!memory.is_filtered(), "this test takes a machine without a filter");
+        let rules = [(libc::SYS_process_vm_readv, Vec::new())].into_iter().collect();
+        let arch = std::env::consts::ARCH.try_into().unwrap();
+        let refuse = SeccompAction::Errno(libc::EACCES as u32);
+        let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).unwrap();
+        let filter: BpfProgram = filter.try_into().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                seccompiler::apply_filter(&filter).unwrap();
+                let mut out = [0; 32];
+                assert_eq!(memory.read_some(data.as_ptr() as u64, &mut out), 0, "the call is refused");
+                memory.look_for_filter();
+                assert_eq!(memory.read_some(data.as_ptr() as u64, &mut out), 32, "it is not made");
+                assert_eq!(out, data);
+            });
+        });
+    }
+
+    #[test]
     fn a_read_ends_where_the_memory_does() {
         // SAFETY: new memory at a place of the kernel's choice, of which nothing else knows; it is given back below.
         let start = unsafe {
