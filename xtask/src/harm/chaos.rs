@@ -27,8 +27,13 @@ const MODES: &[&str] = &["exceptions", "churn20", "collectible", "async", "nre"]
 /// without clrscope does not count.
 const GROWTH: i64 = 5 << 20;
 
-/// Actions after which memory is measured for the first time: caches of the runtime and of the agent are full then.
+/// Actions after which memory is measured for the first time, at least: caches of the runtime and of the agent are full
+/// then.
 const WARM: usize = 15;
+
+/// How long that takes besides: this part of the whole, and no longer than so. Each kind of action has run by then.
+const WARM_PART: u32 = 6;
+const WARM_TIME: Duration = Duration::from_secs(600);
 
 /// What is traced: one method. The runtime keeps each version of a rewritten method, so that memory grows by all that are traced.
 const TRACED: (&str, &str) = ("Clrscope.Samples.HarmTarget.Mix", "System.Text.Json.Utf8JsonWriter.Flush");
@@ -171,7 +176,7 @@ fn one(
         failure: None,
     };
     let (mut resident, mut alone) = (Vec::new(), Vec::new());
-    let mut news = NEWS;
+    let (mut news, mut warm) = (NEWS, WARM);
     while begun.elapsed() < length && is_alive(pid) && !driver.is_over() {
         let (Some(action), Some(ending)) = (random.of(&actions), random.of(&endings)) else { break };
         let blows = (ending.blows)(&mut random);
@@ -192,6 +197,9 @@ fn one(
         if let Some(state) = twin.as_ref().and_then(|(_, pid)| State::of(*pid, &tmp)) {
             alone.push(state.resident);
         }
+        if begun.elapsed() < WARM_TIME.min(length / WARM_PART) {
+            warm = warm.max(resident.len());
+        }
         if begun.elapsed() >= news {
             news += NEWS;
             let minutes = begun.elapsed().as_secs() / 60;
@@ -205,7 +213,7 @@ fn one(
             );
         }
     }
-    (ran.growth, ran.alone) = (growth(&resident), growth(&alone));
+    (ran.growth, ran.alone) = (growth(&resident, warm), growth(&alone, warm));
     if let Some((twin, _)) = twin {
         twin.wait()?;
     }
@@ -223,8 +231,8 @@ fn one(
 }
 
 /// How much the least resident memory of the last quarter exceeds that of the first; `None` where too few actions were counted.
-fn growth(resident: &[u64]) -> Option<i64> {
-    let warm = resident.get(WARM..)?;
+fn growth(resident: &[u64], warm: usize) -> Option<i64> {
+    let warm = resident.get(warm..)?;
     let least = |part: &[u64]| part.iter().min().copied();
     let quarter = warm.len() / 4;
     let (first, last) = (least(warm.get(..quarter)?)?, least(warm.get(warm.len() - quarter..)?)?);
@@ -278,9 +286,9 @@ mod tests {
     #[test]
     fn memory_that_comes_and_goes_has_not_grown() {
         let up_and_down: Vec<u64> = (0..100).map(|action| 100 + action % 7).collect();
-        assert_eq!(growth(&up_and_down), Some(0));
+        assert_eq!(growth(&up_and_down, WARM), Some(0));
         let leaking: Vec<u64> = (0..WARM as u64 + 40).collect();
-        assert_eq!(growth(&leaking), Some(30));
-        assert_eq!(growth(&up_and_down[..WARM]), None);
+        assert_eq!(growth(&leaking, WARM), Some(30));
+        assert_eq!(growth(&up_and_down[..WARM], WARM), None);
     }
 }
