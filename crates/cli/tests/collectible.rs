@@ -31,6 +31,12 @@ fn on_each_runtime(check: impl Fn(Runtime) + Sync) {
 
 /// A program that is recorded with these profilers from its first exception to its last; gives also what it says of itself.
 fn recorded(runtime: Runtime, profilers: &str, count: u32) -> (Report, serde_json::Value) {
+    let complete = (0..10).find_map(|_| try_recording(runtime, profilers, count));
+    complete.unwrap_or_else(|| panic!("{runtime}: the last sums never came"))
+}
+
+/// The same; `None` where not all was counted.
+fn try_recording(runtime: Runtime, profilers: &str, count: u32) -> Option<(Report, serde_json::Value)> {
     let folder = scratch();
     let output = file(&folder, "collectible.clrscope");
     let count = count.to_string();
@@ -44,11 +50,12 @@ fn recorded(runtime: Runtime, profilers: &str, count: u32) -> (Report, serde_jso
     process.send_line("go").unwrap();
     let truth = process.truth(LIMIT);
     recorder.signal(Signal::INT);
-    recorder.wait().expect(0);
+    // On a machine with far too much work it says that the last sums did not come.
+    let is_complete = !recorder.wait().expect(0).out.contains("the process did not answer at the end");
     process.close_stdin();
     let status = process.wait(LIMIT).unwrap();
     assert!(status.success(), "{runtime}: {status}\n{}", process.transcript());
-    (Report::of(&output), truth)
+    is_complete.then(|| (Report::of(&output), truth))
 }
 
 #[test]
