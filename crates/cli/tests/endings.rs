@@ -101,7 +101,8 @@ struct Case {
 }
 
 const CASES: [Case; 8] = [
-    Case { name: "top", shows: "METHOD", more: &[] },
+    // The platform of the process, in the first line. It computes nothing, so that there are no methods.
+    Case { name: "top", shows: "linux-", more: &[] },
     Case { name: "record", shows: "recording", more: &["-p", "cpu,wall,exceptions,gc,threads"] },
     Case { name: "trace", shows: "not called yet", more: &["traced!Clrscope.Samples.Traced.Busy"] },
     Case { name: "checkup", shows: "recording", more: &["-d", "60s", "--no-heap"] },
