@@ -149,10 +149,15 @@ fn ground(memory: &impl Memory, mappings: &[Mapping]) -> Ground {
         }
         above = mapping.start;
         // The head of a file may be mapped again within its image: the lowest one is the image's own.
-        let image = Image::at(memory, mapping.start).filter(|image| image.contains(part.start));
+        let contains = |image: &Image| image.contains(part.start);
+        found = Image::at(memory, mapping.start).filter(contains).or(found);
         // All images within a single-file application have its path: the nearest one is that of the code.
-        let within = || Image::in_page(memory, mapping.start, part.start).filter(|image| image.contains(part.start));
-        found = image.or_else(|| if is_file && found.is_none() { within() } else { found });
+        if is_file && found.is_none() {
+            found = Image::in_page(memory, mapping.start, part.start).filter(contains);
+            if found.is_some() {
+                break;
+            }
+        }
     }
     match found {
         Some(image) => Ground::Image(image),

@@ -244,8 +244,7 @@ impl<'a> Worker<'a> {
         let agent = self.agent;
         let limit = agent.copied_bytes();
         let begun = clock::thread_cpu();
-        agent.memory.look_for_filter();
-        let (mut copied, mut full) = (0, false);
+        let (mut copied, mut full, mut is_first) = (0, false, true);
         let mut threads = vec![None; tasks.len()];
         // They are sorted by number.
         let first = tasks.partition_point(|task| task.os_tid < self.first);
@@ -268,6 +267,10 @@ impl<'a> Worker<'a> {
                 || heap_memory::is_exhausted()
                 || !self.has_room();
             if !full {
+                // Where nothing has run, nothing is read.
+                if std::mem::take(&mut is_first) {
+                    agent.memory.look_for_filter();
+                }
                 *taken = self.read_one(task, thread, limit, &mut copied);
             } else if !was_full {
                 self.first = task.os_tid;

@@ -136,8 +136,13 @@ impl Definitions {
 
     /// Whether a thread that lived at a time has ended since, so that its number may be another's by now.
     pub fn has_gone(&self, os_tid: u32, time: u64) -> bool {
-        let mut gone = self.gone.get(&os_tid).into_iter().flatten();
-        gone.any(|thread| thread.ended.is_some_and(|ended| ended >= time))
+        self.gone_since(os_tid, time).is_some()
+    }
+
+    /// The thread with this id at a time, if it has ended since.
+    fn gone_since(&self, os_tid: u32, time: u64) -> Option<&ThreadDef> {
+        let gone = self.gone.get(&os_tid).into_iter().flatten();
+        gone.filter(|thread| thread.ended.is_some_and(|ended| ended >= time)).min_by_key(|thread| thread.ended)
     }
 
     /// The threads that ended before this time did so by themselves, not because the process ended.
@@ -157,8 +162,7 @@ impl Definitions {
 
     /// The thread with this id at a time, which may have ended since, so that the id may be another's by now.
     pub fn thread_at(&mut self, os_tid: u32, time: u64, name: impl FnOnce() -> Option<String>) -> ThreadId {
-        let gone = self.gone.get(&os_tid).into_iter().flatten();
-        match gone.filter(|thread| thread.ended.is_some_and(|ended| ended >= time)).min_by_key(|thread| thread.ended) {
+        match self.gone_since(os_tid, time) {
             Some(ended) => ended.id,
             None => self.thread(os_tid, name),
         }
