@@ -9,9 +9,11 @@
 // wait.
 //
 // Commands on standard input: `window MS` measures for so many milliseconds and answers with one
-// JSON line; `quit` or the end of the input ends the program. CPU time is the whole process's, so
+// JSON line; `more N` starts so many pairs more and answers with their number, as a JSON line; `quit`
+// or the end of the input ends the program. CPU time is the whole process's, so
 // that threads of a profiler inside the process count.
 using System;
+using System.Collections.Generic;
 using System.Diagnostics;
 using System.Globalization;
 using System.Runtime.CompilerServices;
@@ -41,14 +43,8 @@ namespace Clrscope.Samples
 
         static int Main(string[] args)
         {
-            var pairs = new Pair[(int)Number(args, "--pairs", 2)];
-            for (int i = 0; i < pairs.Length; i++)
-            {
-                Pair pair = pairs[i] = new Pair();
-                Start("giver-" + i, () => Run(pair, pair.Ping, pair.Pong));
-                Start("taker-" + i, () => Run(pair, pair.Pong, pair.Ping));
-                pair.Ping.Set();
-            }
+            var pairs = new List<Pair>();
+            Add(pairs, (int)Number(args, "--pairs", 2));
             Thread.Sleep(1000);
             Console.WriteLine("ready");
             string line;
@@ -59,12 +55,29 @@ namespace Clrscope.Samples
                 {
                     Window(pairs, int.Parse(words[1], CultureInfo.InvariantCulture));
                 }
+                else if (words[0] == "more" && words.Length == 2)
+                {
+                    Add(pairs, int.Parse(words[1], CultureInfo.InvariantCulture));
+                    Console.WriteLine("{\"pairs\":" + pairs.Count + "}");
+                }
                 else
                 {
                     Console.WriteLine("{\"error\":\"unknown command\"}");
                 }
             }
             return 0;
+        }
+
+        static void Add(List<Pair> pairs, int more)
+        {
+            for (int i = pairs.Count, end = i + more; i < end; i++)
+            {
+                var pair = new Pair();
+                pairs.Add(pair);
+                Start("giver-" + i, () => Run(pair, pair.Ping, pair.Pong));
+                Start("taker-" + i, () => Run(pair, pair.Pong, pair.Ping));
+                pair.Ping.Set();
+            }
         }
 
         static void Start(string name, ThreadStart body)
@@ -83,7 +96,7 @@ namespace Clrscope.Samples
             }
         }
 
-        static void Window(Pair[] pairs, int milliseconds)
+        static void Window(List<Pair> pairs, int milliseconds)
         {
             long operations = Operations(pairs), cpu = Clock.ProcessCpu();
             var clock = Stopwatch.StartNew();
@@ -95,7 +108,7 @@ namespace Clrscope.Samples
                 CultureInfo.InvariantCulture, "{{\"operations\":{0},\"cpu_ns\":{1},\"wall_ns\":{2}}}", operations, cpu, wall));
         }
 
-        static long Operations(Pair[] pairs)
+        static long Operations(List<Pair> pairs)
         {
             long sum = 0;
             foreach (Pair pair in pairs)

@@ -26,6 +26,10 @@ const LIMIT: Duration = Duration::from_secs(45);
 const RECORDINGS: usize = 12;
 /// How often a site is tried that a recording did not come to, from the second time on in a process of its own.
 const PASSES: usize = 3;
+/// Sites that are still left then fail together: the first one of them that a recording comes to. So many recordings in
+/// turn that come to none end it.
+const TOGETHER: usize = 64;
+const TOGETHER_TRIES: usize = 8;
 /// What may be held as the library goes: threads that still run keep their alternate stacks.
 const MAY_STAY: &[&str] = &["alternate stacks"];
 /// Runs at a time.
@@ -125,6 +129,7 @@ type Sites = BTreeSet<(String, Site)>;
 #[derive(Debug, Default)]
 struct Said {
     failed: u64,
+    failed_site: String,
     sites: BTreeSet<Site>,
     held: BTreeMap<String, u64>,
     unloaded: bool,
@@ -347,7 +352,7 @@ impl Cell<'_> {
                 }
                 recordings %= RECORDINGS;
                 let error = (number as u64).wrapping_add(self.options.seed) % 4;
-                if !self.fail(&site, error, &file, &mut target, row) {
+                if self.fail(std::slice::from_ref(&site), error, &file, &mut target, row).is_none() {
                     missed.push(site);
                 }
                 recordings += 1;
@@ -356,6 +361,27 @@ impl Cell<'_> {
                 }
             }
             chosen = missed;
+        }
+        let mut tries = 0;
+        while !chosen.is_empty() && tries < TOGETHER_TRIES {
+            if let Some(target) = target.take()
+                && let Err(error) = finish(target)
+            {
+                row.bad.push(format!("before sites that are rarely come to: {error:#}"));
+            }
+            let (error, together) = (tries as u64 % 4, chosen.len().min(TOGETHER));
+            // Each of them comes among the first ones.
+            chosen.rotate_left(together);
+            match self.fail(&chosen[..together], error, &file, &mut target, row) {
+                Some(hash) => {
+                    chosen.retain(|site| site.hash != hash);
+                    tries = 0;
+                }
+                None => tries += 1,
+            }
+            if row.bad.len() >= 12 {
+                bail!("no more is tried");
+            }
         }
         row.missed = chosen.len();
         // Another profiler may come to them.
@@ -368,13 +394,23 @@ impl Cell<'_> {
         Ok(())
     }
 
-    /// One recording in which a site fails; false if it was not come to.
-    fn fail(&self, site: &Site, error: u64, file: &Path, target: &mut Option<TargetProcess>, row: &mut Row) -> bool {
-        let what = format!("site {} {error}", site.hash);
+    /// One recording in which the first of these sites fails that it comes to; gives that one's hash.
+    fn fail(
+        &self,
+        sites: &[Site],
+        error: u64,
+        file: &Path,
+        target: &mut Option<TargetProcess>,
+        row: &mut Row,
+    ) -> Option<String> {
+        let hashes: Vec<&str> = sites.iter().map(|site| site.hash.as_str()).collect();
+        let what = format!("site {error} {}", hashes.join(" "));
         let bad_before = row.bad.len();
         let ended = self.once(&what, file, target, row);
         let said = said(file).unwrap_or_default();
-        let context = format!("{} ({what})", site.function);
+        // Where the process ended, nothing was said.
+        let site = sites.iter().find(|site| site.hash == said.failed_site).or(sites.first())?;
+        let context = format!("{} (site {error} {})", site.function, site.hash);
         for bad in row.bad.iter_mut().skip(bad_before) {
             *bad = format!("{context}: {bad}");
         }
@@ -401,7 +437,7 @@ impl Cell<'_> {
             // What comes next starts anew.
             *target = None;
         }
-        reached
+        reached.then(|| site.hash.clone())
     }
 
     /// One recording, with what the agent is to do.
@@ -581,6 +617,7 @@ fn said(file: &Path) -> Result<Said> {
         let words: Vec<&str> = line.splitn(3, ' ').collect();
         match words.as_slice() {
             ["failed", count] => said.failed = count.parse()?,
+            ["failed-site", hash] => said.failed_site = (*hash).to_owned(),
             ["lost", count] => ensure!(*count == "0", "the table of sites is too small"),
             ["site", hash, rest] => {
                 let function = rest.split(' ').next().unwrap_or_default().to_owned();

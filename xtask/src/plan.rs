@@ -103,7 +103,9 @@ fn tests() -> Result<Outcome> {
     if tool::find("cargo-nextest").is_some() {
         command.args(["nextest", "run", "--workspace", "--no-fail-fast", "--status-level", "slow"]);
         command.args(["--final-status-level", "fail"]);
-        command.args(["--profile", "ci"]);
+        // Many of them wait most of the time; those that measure take all slots.
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        command.args(["--profile", "ci", "--test-threads", &(processors + processors / 2).to_string()]);
     } else {
         println!("cargo-nextest is not installed: `cargo test` does it, without a limit per test");
         command.args(["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"]);

@@ -138,10 +138,10 @@ impl Agent {
     ) -> std::io::Result<Self> {
         ledger::restart(config.launched);
         Ok(Self {
-            // With signals there is no walking for CPU samples, unless signals turn out not to work.
+            // With signals or the kernel's ring there is no walking for CPU samples, unless these turn out not to work.
             collectors: Collectors::new(
                 profilers::create(&config),
-                (config.cpu == CpuEngine::Signals).then_some("cpu"),
+                matches!(config.cpu, CpuEngine::Signals | CpuEngine::KernelRing).then_some("cpu"),
             ),
             survivors: Survivors::new(SurvivorSettings::of(&config)),
             runtime,
@@ -423,11 +423,16 @@ impl Agent {
     }
 
     /// Takes CPU samples by suspension, because it cannot be done by signals. To be called before [`Self::wants_ticks`].
-    pub fn walk_instead(&self, why: &str) {
+    pub fn walk_without_signals(&self, why: &str) {
+        self.walk_instead(format!("timer signals do not work here: {why}"));
+    }
+
+    /// Takes CPU samples by suspension, for this reason. To be called before [`Self::wants_ticks`].
+    pub fn walk_instead(&self, reason: String) {
         self.stop_signals();
-        self.walk_blocked(format!("timer signals do not work here: {why}"));
+        self.walk_blocked(reason.clone());
         self.collectors.switch_on("cpu");
-        self.events.push(Event::Record(Record::WalkInstead { reason: why.to_owned() }));
+        self.events.push(Event::Record(Record::WalkInstead { reason }));
     }
 
     /// Whether exceptions come as events.

@@ -5,8 +5,8 @@
 //! this library alone; everything else in the process calls the real functions. A *site* is a function together with the
 //! return addresses within this library that led to it.
 //!
-//! The file that the variable [`FILE`] names says what to do: `count`, or `site <hash> <n>` to make the site's first call fail with the
-//! n-th of the errors that fit, or `after <n>` to make all allocations from the n-th on fail. What was called is written to
+//! The file that the variable [`FILE`] names says what to do: `count`, or `site <n> <hash>…` to make the first call of any of these
+//! sites fail with the n-th of the errors that fit, or `after <n>` to make all allocations from the n-th on fail. What was called is written to
 //! the same path with `.out` behind it when a session ends, and when the library is unloaded.
 
 use crate::ledger;
@@ -22,6 +22,8 @@ use std::sync::atomic::{
 pub const FILE: &CStr = c"CLRSCOPE_FAULT_FILE";
 
 const SITES: usize = 16_384;
+/// Sites that can be named at a time.
+const MOST_WANTED: usize = 64;
 /// Return addresses that tell sites apart.
 const DEPTH: usize = 8;
 /// The library's code is shorter than this.
@@ -33,8 +35,12 @@ const SITE: u32 = 2;
 const AFTER: u32 = 3;
 
 static MODE: AtomicU32 = AtomicU32::new(OFF);
-static WANTED: AtomicU64 = AtomicU64::new(0);
+/// Sites of which one is to fail.
+static WANTED: [AtomicU64; MOST_WANTED] = [const { AtomicU64::new(0) }; MOST_WANTED];
+/// Which error, or the number of the first allocation that is to fail.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
+/// The site that failed.
+static FAILED_SITE: AtomicU64 = AtomicU64::new(0);
 static DONE: AtomicBool = AtomicBool::new(false);
 static FAILED: AtomicU64 = AtomicU64::new(0);
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
@@ -108,8 +114,9 @@ fn fails(function: u32, errors: &[c_int]) -> Option<c_int> {
             record(hash, function);
             None
         }
-        SITE if hash == WANTED.load(Relaxed) && !DONE.swap(true, SeqCst) => {
+        SITE if WANTED.iter().any(|wanted| wanted.load(Relaxed) == hash) && !DONE.swap(true, SeqCst) => {
             FAILED.fetch_add(1, Relaxed);
+            FAILED_SITE.store(hash, Relaxed);
             errors.get(NUMBER.load(Relaxed) as usize % errors.len()).copied()
         }
         _ => None,
@@ -121,7 +128,7 @@ pub fn allocation_fails() -> bool {
     match MODE.load(Relaxed) {
         OFF => false,
         AFTER => {
-            let fails = ALLOCATIONS.fetch_add(1, Relaxed) >= WANTED.load(Relaxed);
+            let fails = ALLOCATIONS.fetch_add(1, Relaxed) >= NUMBER.load(Relaxed);
             FAILED.fetch_add(u64::from(fails), Relaxed);
             fails
         }
@@ -355,7 +362,7 @@ pub fn begin() {
     resolve();
     MODE.store(OFF, SeqCst);
     DONE.store(false, SeqCst);
-    for atomic in [&FAILED, &ALLOCATIONS, &LOST] {
+    for atomic in WANTED.iter().chain([&FAILED, &FAILED_SITE, &ALLOCATIONS, &LOST]) {
         atomic.store(0, SeqCst);
     }
     let Some(path) = path(c"") else { return };
@@ -363,7 +370,7 @@ pub fn begin() {
     if file < 0 {
         return;
     }
-    let mut text = [0_u8; 128];
+    let mut text = [0_u8; 2048];
     // SAFETY: the kernel writes at most so many bytes; the descriptor is closed once.
     let read = unsafe {
         let read: extern "C" fn(c_int, *mut u8, usize) -> isize = std::mem::transmute(real(11));
@@ -379,10 +386,10 @@ pub fn begin() {
         Some("after") => AFTER,
         _ => OFF,
     };
-    let radix = if mode == SITE { 16 } else { 10 };
-    let wanted = words.next().and_then(|word| u64::from_str_radix(word, radix).ok());
-    WANTED.store(wanted.unwrap_or_default(), SeqCst);
     NUMBER.store(words.next().and_then(|word| word.parse().ok()).unwrap_or_default(), SeqCst);
+    for (wanted, word) in WANTED.iter().zip(words) {
+        wanted.store(u64::from_str_radix(word, 16).unwrap_or_default(), SeqCst);
+    }
     MODE.store(mode, SeqCst);
 }
 
@@ -393,6 +400,7 @@ pub fn report(unloaded: bool) {
     let file = open_file(&path, libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC);
     let mut text = Text { bytes: [0; 4096], used: 0, file };
     let _ = writeln!(text, "failed {}", FAILED.load(Relaxed));
+    let _ = writeln!(text, "failed-site {:x}", FAILED_SITE.load(Relaxed));
     let _ = writeln!(text, "lost {}", LOST.load(Relaxed));
     let _ = writeln!(text, "allocations {}", ALLOCATIONS.load(Relaxed));
     for ((hash, count), function) in HASHES.iter().zip(&COUNTS).zip(&FUNCTIONS) {

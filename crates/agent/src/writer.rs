@@ -211,7 +211,7 @@ impl<'a> Writer<'a> {
                 self.visit_threads();
             }
             if agent.with_signals(SignalEngine::is_displaced) == Some(true) {
-                agent.walk_instead("another tool has set a handler for SIGPROF");
+                agent.walk_without_signals("another tool has set a handler for SIGPROF");
                 self.start_ticks();
             }
             agent.with_signals(SignalEngine::reclaim);
@@ -269,6 +269,12 @@ impl<'a> Writer<'a> {
                         self.put(Record::Status(status))?;
                     }
                     Control::CopyMore(bytes) => agent.copy_more(bytes),
+                    Control::WalkInstead { reason } => {
+                        agent.walk_instead(reason);
+                        if begun {
+                            self.start_ticks();
+                        }
+                    }
                     Control::Flush => flushes += 1,
                     Control::Instrument(rules) => {
                         agent.instrumentation.apply(rules, Rewriting::of(&agent.config));
@@ -401,7 +407,7 @@ impl<'a> Writer<'a> {
         let engine = match engine {
             Ok(engine) => engine,
             Err(error) => {
-                agent.walk_instead(&error.to_string());
+                agent.walk_without_signals(&error.to_string());
                 return Ok(());
             }
         };
@@ -444,7 +450,7 @@ impl<'a> Writer<'a> {
         let (answered, armed) = agent.with_signals(|engine| engine.arm_visited(&visits)).unwrap_or_default();
         if answered > 0 && armed == 0 && all {
             // Such as where the user may have no more signals pending: timers need that.
-            agent.walk_instead("no thread gets a timer (see RLIMIT_SIGPENDING)");
+            agent.walk_without_signals("no thread gets a timer (see RLIMIT_SIGPENDING)");
             self.start_ticks();
         }
     }

@@ -50,6 +50,29 @@ fn cpu_time_from_the_first_instruction_on() {
     }
 }
 
+#[test]
+fn without_the_right_to_watch_processors_each_moment_is_sampled_once() {
+    for runtime in sample_runtimes() {
+        let folder = scratch();
+        let output = file(&folder, "ordinary.clrscope");
+        let launch = Sample::named("burn").launch(runtime, &["--seconds", "3"]);
+        // Root, but with no more rights over events than others have.
+        let without_rights = ["setpriv", "--bounding-set=-sys_admin,-perfmon,-bpf"];
+        let record = [common::binary(), "launch", "-o", output.to_str().unwrap(), "-p", "cpu", "--rate", "500", "--"];
+        let mut process = launch.under([&without_rights[..], &record].concat()).start();
+        let truth = process.truth(LIMIT);
+        assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
+        let report = Report::of(&output);
+        let engine = &report.0["recording"]["profilers"][0]["engine"];
+        assert!(engine.as_str().unwrap().starts_with("timer signals"), "{runtime}: {engine}");
+        let methods = [("Burn", "Slow"), ("Burners", "Medium"), ("Burn", "Light")];
+        let weight = |(class, name)| report.total_weight("cpu", &format!("Clrscope.Samples.{class}"), name);
+        let seen = methods.into_iter().map(weight).sum::<u64>() as f64 / truth["cpu_ns"].as_f64().unwrap();
+        // The program's own figure is of some four fifths of its time.
+        assert!((0.9..1.7).contains(&seen), "{runtime}: {seen:.3} of the measured CPU time has samples");
+    }
+}
+
 /// A shell that sets limits and becomes a launch of ours.
 fn limited(limits: &str, output: &Path, command: &[&str]) -> Ended {
     let script = format!("{limits}; exec \"$@\"");

@@ -108,9 +108,14 @@ impl Keeper {
         // It says one byte when signals do not end it any more.
         let Some(control) = &shared.control else { return Err(io::ErrorKind::NotConnected.into()) };
         let mut ready = Stream::new(UnixStream::from(control.try_clone()?), Instant::now() + START_LIMIT);
-        match ready.read(&mut [0])? {
-            1 => Ok(shared),
-            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        loop {
+            match ready.read(&mut [0]) {
+                Ok(1) => return Ok(shared),
+                Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                // Ctrl-C, for one, which the program handles by itself.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
         }
     }
 

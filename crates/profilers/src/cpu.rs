@@ -27,7 +27,7 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
 /// Inside, only the suspend-and-walk engine is a collector: the kernel ring is read from outside, and the signal
 /// engine has no callbacks. But where that one cannot run, this one takes its place.
 pub(crate) fn create(settings: &Settings) -> Option<Box<dyn Collector>> {
-    matches!(settings.session.cpu, CpuEngine::SuspendWalk | CpuEngine::Signals).then(|| {
+    matches!(settings.session.cpu, CpuEngine::SuspendWalk | CpuEngine::Signals | CpuEngine::KernelRing).then(|| {
         let interval = 1_000_000_000 / Nanos::from(settings.session.rate_hz.clamp(1, 1000));
         Box::new(SuspendWalk { interval, last_run: Mutex::default() }) as Box<dyn Collector>
     })

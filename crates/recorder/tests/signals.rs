@@ -201,6 +201,34 @@ fn where_a_filter_may_kill_the_process_it_lives() {
     }
 }
 
+#[test]
+fn events_are_bound_to_threads_only_while_that_costs_little() {
+    let runtime = Runtime::V9;
+    // The filter keeps the target from signals, and us from the kernel ring of processors.
+    let (mut process, [became_busy, busy]) =
+        filtered(&[libc::SYS_bpf], seccompiler::SeccompAction::Errno(libc::EPERM as u32), move || {
+            let mut process = Sample::named("handover").start(runtime, &["--pairs", "0"]);
+            process.wait_for_ready();
+            let pid = process.pid();
+            let begin = move |seconds| {
+                let chosen = options(EngineChoice::Auto, 100, Duration::from_secs(seconds), None);
+                recorder::attach(&diagnostics::find_pid(pid).expect("a .NET process"), chosen).expect("a recording")
+            };
+            let idle = begin(6);
+            // Ten times as many switches as may be, for some seconds.
+            std::thread::sleep(Duration::from_secs(1));
+            process.send_line("more 2").unwrap();
+            process.wait_for_line(Duration::from_secs(10), |line| line.contains("pairs")).unwrap();
+            let became_busy = idle.wait().expect("a recording").sessions.pop().expect("one session");
+            let busy = begin(2).wait().expect("a recording").sessions.pop().expect("one session");
+            (process, [became_busy, busy])
+        });
+    assert_walked(&became_busy, "switches of threads per second");
+    assert!(became_busy.engine.starts_with("suspend and walk"), "{}", became_busy.engine);
+    assert_walked(&busy, "seccomp");
+    assert!(process.is_running() && !is_mapped(process.pid()), "{}", process.transcript());
+}
+
 #[track_caller]
 fn assert_walked(summary: &SessionSummary, why: &str) {
     assert!(summary.notes.iter().any(|note| note.contains("suspend and walk") && note.contains(why)), "{summary:?}");

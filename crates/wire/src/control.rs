@@ -23,6 +23,12 @@ pub enum Control {
     Instrument(rules::RuleSet),
     /// Copy so many bytes of the stacks of blocked threads from now on, within the bounds of [`crate::BlockedStack`].
     CopyMore(u32),
+    /// Take CPU samples by suspending the runtime and walking stacks from now on, for this reason. Answered by
+    /// [`crate::Record::WalkInstead`].
+    WalkInstead {
+        /// Why no other engine does it.
+        reason: String,
+    },
     /// Answer with [`crate::Record::Status`].
     Status,
     /// Write everything collected so far, then [`crate::Record::Flushed`]. Answered once all profilers have begun.

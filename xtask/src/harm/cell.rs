@@ -53,6 +53,9 @@ const INTERRUPTED_TWICE: i32 = 130;
 /// How a failure begins that says that the target did not come to its own end.
 const DEAD: &str = "the target died, or went wrong";
 
+/// How often at most a target that died is watched without clrscope: one that dies by itself does not do so each time.
+const CONTROLS: usize = 6;
+
 const POLL: Duration = Duration::from_millis(10);
 
 /// What a cell came to.
@@ -120,8 +123,8 @@ impl Bench {
         let _ = fs::remove_file(self.hang_file(&table.shown(cell)));
         let (verdict, left) = match self.attempt(table, cell, seed, Part::With, &mut log) {
             Ok(Seen { verdict: Verdict::Failed(reasons), left, lasted, .. }) => {
-                let _ = writeln!(log, "\n== the same without clrscope");
-                match self.attempt(table, cell, seed, Part::Without(lasted), &mut log) {
+                let controls = if reasons.iter().any(|reason| is_death(reason)) { CONTROLS } else { 1 };
+                match self.control(table, cell, seed, lasted, controls, &mut log) {
                     Ok(without) => weigh(reasons, left, without),
                     Err(error) => (Verdict::Unfit(format!("without clrscope: {error:#}")), Vec::new()),
                 }
@@ -133,6 +136,29 @@ impl Bench {
             let _ = writeln!(log, "the target has as much more of it by itself: {leftover}");
         }
         (verdict, log)
+    }
+
+    /// The same without clrscope, up to so many times until the target dies.
+    fn control(
+        &self,
+        table: &Table,
+        cell: &Cell,
+        seed: u64,
+        lasted: Duration,
+        times: usize,
+        log: &mut String,
+    ) -> Result<Seen> {
+        let mut time = 1;
+        loop {
+            let _ = writeln!(log, "\n== the same without clrscope, {time} of {times}");
+            let seen = self.attempt(table, cell, seed, Part::Without(lasted), log)?;
+            let died =
+                matches!(&seen.verdict, Verdict::Failed(reasons) if reasons.iter().any(|reason| is_death(reason)));
+            if died || time == times {
+                return Ok(seen);
+            }
+            time += 1;
+        }
     }
 
     fn attempt(&self, table: &Table, cell: &Cell, seed: u64, part: Part, log: &mut String) -> Result<Seen> {
@@ -211,7 +237,7 @@ fn weigh(reasons: Vec<String>, left: Vec<Leftover>, without: Seen) -> (Verdict, 
         Verdict::Failed(same) => same.as_slice(),
         _ => &[],
     };
-    let dies = same.iter().any(|reason| reason.starts_with(DEAD));
+    let dies = same.iter().any(|reason| is_death(reason));
     // What is no matter of numbers is the same if it is there at all.
     let same_kind = |leftover: &Leftover| {
         !without.growth.contains_key(&leftover.what) && without.left.iter().any(|other| other.what == leftover.what)
@@ -230,6 +256,11 @@ fn weigh(reasons: Vec<String>, left: Vec<Leftover>, without: Seen) -> (Verdict, 
         Verdict::Unfit(format!("without clrscope: {}", same.join("; ")))
     };
     (verdict, explained)
+}
+
+/// Whether a failure says that the target did not come to its own end.
+fn is_death(reason: &str) -> bool {
+    reason.starts_with(DEAD)
 }
 
 /// What a failure is about: its text up to where details begin.

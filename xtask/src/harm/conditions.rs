@@ -4,13 +4,14 @@ use super::native;
 use super::scene::{Live, Scene, hierarchy, launcher, run, signal, unmount};
 use super::targets::Target;
 use crate::tool;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use std::fs;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use testkit::Cache;
@@ -404,18 +405,22 @@ fn clock_jumps(scene: &mut Scene) -> Result<()> {
 fn second_clrscope(scene: &mut Scene) -> Result<()> {
     let at = scene.random.milliseconds(0, 500);
     let (clrscope, output, tmp) = (scene.clrscope.clone(), scene.path("second.clrscope"), scene.own_tmp.clone());
+    let running = Arc::new(Mutex::new(None));
+    let started = running.clone();
     scene.at(at, move |live| {
         let mut command = Command::new(&clrscope);
         command.args(["record", &live.target.to_string(), "-q", "-p", "cpu,gc", "-d", "500ms", "-o"]).arg(&output);
         let child =
             command.env("TMPDIR", &tmp).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-        // Waited for beside the cell; the checks see what it leaves.
-        thread::spawn(move || wait_or_kill(child, Duration::from_secs(30)));
+        // Beside the cell, so that it is never a zombie; the checks see what it leaves.
+        let waits = thread::spawn(move || wait_or_kill(child, Duration::from_secs(30)));
+        *started.lock().unwrap_or_else(PoisonError::into_inner) = Some(waits);
         Ok(())
     });
-    scene.when_done(|_| {
-        thread::sleep(Duration::from_millis(900));
-        Ok(())
+    // What it holds in the target while it records is not left over.
+    scene.when_done(move |_| {
+        let waits = running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        waits.map_or(Ok(()), |waits| waits.join().map_err(|_| anyhow!("the wait for the second clrscope panicked")))
     });
     Ok(())
 }

@@ -1,6 +1,6 @@
 use super::{
     Recording, Worker,
-    door::{LoadTurn, Loaded, Resident},
+    door::{LEAVE_LIMIT, LoadTurn, Loaded, Resident},
     link::{self, AgentLink},
     place::{Place, Viewer},
     pump::now,
@@ -22,6 +22,9 @@ const ATTACH_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long the agent may take from loaded to hello.
 const HELLO_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long to wait before a runtime is asked once more whose last agent is leaving.
+const LEAVE_POLL: Duration = Duration::from_millis(20);
 
 /// How many agents are loaded at most where each finds that the runtime does not call it, because another main profiler
 /// has left before. Those that are not called stay, and make up for that.
@@ -85,6 +88,7 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
     }
     let clsid = if as_main { wire::CLSID_MAIN } else { wire::CLSID_NOTIFY_ONLY };
     let (mut tries, mut was_missing) = (1, false);
+    let leaves_until = Instant::now() + LEAVE_LIMIT;
     let (link, library, requested) = loop {
         let mut place = Place::make(&viewer, &options.agent)?;
         let config = SessionConfig { stays, ..start::config(&place, &options, cpu.engine, false)? };
@@ -101,6 +105,16 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
                 // Somebody, such as a cleaner of temporary files, may have removed it before it was loaded.
                 Err(error) if error.hresult() == Some(HResult::MODULE_NOT_FOUND) && !was_missing => {
                     was_missing = true;
+                    continue;
+                }
+                // One of ours that is leaving: a runtime that knows no others (.NET Core 3.1) refuses until it has gone.
+                Err(error)
+                    if error.is_profiler_already_active()
+                        && needs_main.is_none()
+                        && Loaded::of(pid).is_any()
+                        && Instant::now() < leaves_until =>
+                {
+                    std::thread::sleep(LEAVE_POLL);
                     continue;
                 }
                 Err(error) => match needs_main {

@@ -42,6 +42,12 @@ const HANDLER_TIME: &str = "nanoseconds in the signal handler, median";
 const SPARED: &str = "ticks left out to spare the target";
 const WITHOUT_TIMER: [&str; 2] = ["threads without a timer (RLIMIT_SIGPENDING)", "threads not sampled"];
 
+/// A ring bound to threads may cost so much of one processor at switches where it is taken without being asked for.
+const MOST_AT_SWITCHES: f64 = 0.005;
+
+/// How long switches are counted before such a ring is taken.
+const SWITCHES_WATCHED: Duration = Duration::from_millis(50);
+
 /// How long it may take to measure what a sample costs.
 const COSTS_LIMIT: Duration = Duration::from_millis(200);
 
@@ -137,6 +143,8 @@ pub(super) struct CpuSource {
     /// Of each thread, how often it was put on a processor, and all together since the recording began. Only where a switch
     /// costs something.
     switches: (HashMap<u32, u64>, u64),
+    /// Whether it is given up where switches come to cost too much: the switches until then, and when they were counted.
+    gives_way: Option<(u64, Instant)>,
 }
 
 impl CpuSource {
@@ -198,13 +206,63 @@ impl CpuSource {
             costs: Costs::default(),
             ring_limit: None,
             switches: Default::default(),
+            gives_way: None,
         }
+    }
+
+    /// The kernel's ring bound to threads, where its share of the time of switches is small just now. It is given up when that
+    /// changes ([`Self::costs_too_much`]). Takes some 70 ms.
+    ///
+    /// # Errors
+    /// Why it is not taken.
+    pub fn light_kernel_ring(pid: u32, rate_hz: u32) -> Result<Self, String> {
+        let mut source = Self::kernel_ring(pid, rate_hz, Binding::Threads).map_err(|error| error.to_string())?;
+        source.gives_way = Some((0, Instant::now()));
+        // What a switch costs is measured meanwhile.
+        source.costs.get();
+        std::thread::sleep(SWITCHES_WATCHED);
+        source.costs.wait();
+        match source.costs_too_much() {
+            Some(reason) => Err(reason),
+            None => Ok(source),
+        }
+    }
+
+    /// Whether the process has come to switch threads so often that this source should be given up, and why. To be asked about
+    /// once a second. Where the cost of a switch is not known it is too much.
+    pub fn costs_too_much(&mut self) -> Option<String> {
+        let (before, since) = self.gives_way?;
+        if !matches!(self.source, Engine::Ring(_)) {
+            return None;
+        }
+        self.count_switches();
+        let elapsed = since.elapsed().as_secs_f64();
+        self.gives_way = Some((self.switches.1, Instant::now()));
+        let Some(switch) = self.costs.get().switch else {
+            return Some(
+                "what events that are bound to threads cost at each switch of threads cannot be measured".into(),
+            );
+        };
+        let per_second = (self.switches.1 - before) as f64 / elapsed;
+        let share = per_second * switch as f64 / 1e9;
+        (share > MOST_AT_SWITCHES).then(|| {
+            format!(
+                "events that are bound to threads would cost {:.1} % of a processor ({per_second:.0} switches of threads per \
+                 second, {switch} ns each)",
+                share * 100.0
+            )
+        })
+    }
+
+    /// It is not asked any more whether it should be given up.
+    pub fn keep(&mut self) {
+        self.gives_way = None;
     }
 
     /// The agent walks stacks instead, for this reason.
     pub fn walk_instead(&mut self, reason: &str) {
         let forced = Self::inside(CpuEngine::SuspendWalk, self.rate_hz, None).description;
-        self.description = format!("{forced}, because signals do not work here: {reason}");
+        self.description = format!("{forced}, because {reason}");
         (self.engine, self.source) = (CpuEngine::SuspendWalk, Engine::Walk);
     }
 

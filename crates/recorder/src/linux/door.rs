@@ -24,7 +24,7 @@ use wire::ResidentState;
 /// How long the agent may take to read a session's configuration.
 const LIMIT: Duration = Duration::from_secs(3);
 /// How long an agent that leaves may take.
-const LEAVE_LIMIT: Duration = Duration::from_secs(2);
+pub(super) const LEAVE_LIMIT: Duration = Duration::from_secs(2);
 /// How long an agent that stays may take to revert what a session has changed: there may be tens of thousands of methods.
 const REVERT_LIMIT: Duration = Duration::from_secs(60);
 /// How long another clrscope may take to load a main profiler.

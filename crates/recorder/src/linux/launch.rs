@@ -31,7 +31,7 @@ use std::{
     time::{Duration, Instant},
 };
 use wire::{
-    Bye, ByeReason, Control, Hello, Record, SessionConfig,
+    Bye, ByeReason, Control, CpuEngine, Hello, Record, SessionConfig,
     frame::FrameBuilder,
     sdk::{Role, SdkTools},
 };
@@ -370,8 +370,12 @@ impl Supervisor {
                 cpu.forget();
                 cpu
             }
-            None => start::open_cpu(&target, &self.options)?,
+            None => start::open_chosen(&target, &self.options, self.config.cpu)?,
         };
+        if self.config.cpu == CpuEngine::KernelRing && cpu.engine != CpuEngine::KernelRing {
+            let reason = "the kernel ring cannot be opened for this process".to_owned();
+            link.send(&Control::WalkInstead { reason }).map_err(|_| RecordError::Exited { pid })?;
+        }
         let first = self.first_output.take_if(|_| self.wanted.is_main(role));
         if first.is_some() {
             self.named = Some(pid);

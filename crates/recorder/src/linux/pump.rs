@@ -1607,6 +1607,11 @@ impl Pump {
         self.update_observer();
         let observer = self.observer.clone();
         self.write(&SessionRecord::Observer(observer));
+        if let Some(reason) = self.sources.cpu.costs_too_much() {
+            self.sources.cpu.keep();
+            // A recording whose connection is gone ends soon.
+            let _ = self.sources.link.send(&Control::WalkInstead { reason });
+        }
         let resources = self.resources();
         if !resources.is_empty() {
             self.write(&SessionRecord::Resources(resources));

@@ -92,10 +92,13 @@ fn open_engine(target: &Target, options: &RecordOptions, rate_hz: u32) -> Result
                 Err(error) => error.to_string(),
             };
             // Better than to suspend the process, as the agent would where signals cannot be used.
-            if let Some(reason) = target.has_no_room_for_signals()
-                && let Ok(source) = ring(Binding::Threads)
-            {
-                return Ok(source.because(&format!("{error}, and timer signals are unavailable: {reason}")));
+            if let Some(reason) = target.has_no_room_for_signals() {
+                match CpuSource::light_kernel_ring(target.pid, rate_hz) {
+                    Ok(source) => {
+                        return Ok(source.because(&format!("{error}, and timer signals are unavailable: {reason}")));
+                    }
+                    Err(heavy) => return Ok(CpuSource::inside(CpuEngine::Signals, rate_hz, Some(heavy))),
+                }
             }
             Ok(CpuSource::inside(CpuEngine::Signals, rate_hz, Some(error)))
         }
@@ -311,11 +314,33 @@ fn last_look(options: &RecordOptions) -> Option<u32> {
     if ends { looks("async") } else { None }
 }
 
-/// The engine that a launch asks the agent for: the choice is made before there is a process.
+/// The engine that a launch asks the agent for: the choice is made before there is a process. Whether signals can be used there is
+/// for the agent to find out.
 pub(super) fn engine_for_launch(options: &RecordOptions) -> Result<CpuEngine, RecordError> {
     let own = Target::new(std::process::id())
         .map_err(|source| RecordError::Io { what: "reading /proc/self/stat".into(), source })?;
-    open_cpu(&own, options).map(|source| source.engine)
+    match (options.engine, cpu_rate(options)) {
+        (EngineChoice::Auto, Some(rate_hz)) => {
+            let ring = CpuSource::kernel_ring(own.pid, rate_hz, Binding::Processors);
+            Ok(if ring.is_ok() { CpuEngine::KernelRing } else { CpuEngine::Signals })
+        }
+        _ => open_cpu(&own, options).map(|source| source.engine),
+    }
+}
+
+/// Opens the engine that the agent of a launch was asked for. Another one beside it would take each sample twice.
+pub(super) fn open_chosen(
+    target: &Target,
+    options: &RecordOptions,
+    asked: CpuEngine,
+) -> Result<CpuSource, RecordError> {
+    match (options.engine, asked, cpu_rate(options)) {
+        (EngineChoice::Auto, CpuEngine::Signals, Some(rate_hz)) => {
+            let why = CpuSource::kernel_ring(target.pid, rate_hz, Binding::Processors).err();
+            Ok(CpuSource::inside(CpuEngine::Signals, rate_hz, why.map(|error| error.to_string())))
+        }
+        _ => open_cpu(target, options),
+    }
 }
 
 /// Both ends of the live view, where one was asked for.

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::io::{read, write};
 use rustix::pipe::pipe;
 use rustix::thread::{CpuSet, gettid, sched_getcpu, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::buffer::Buffer;
 use super::events::{self, Setup, Variant, Whom};
@@ -65,11 +66,11 @@ pub(super) fn of_sample(setup: Setup, user_only: bool) -> io::Result<u64> {
     costs.into_iter().map(cost).min().ok_or_else(|| io::ErrorKind::TimedOut.into())
 }
 
-/// Nanoseconds that a switch from one thread to another takes longer where both have such events.
+/// Nanoseconds of CPU time that a switch from one thread to another takes longer where both have such events.
 ///
 /// # Errors
 ///
-/// Where the system gives no events or no pipes.
+/// Where the system gives no events or no pipes, or does not report CPU time (`/proc/<pid>/task/<tid>/schedstat`).
 pub(super) fn of_switch(setup: Setup, variant: Variant) -> io::Result<u64> {
     let (to_other, from_us) = pipe()?;
     let (to_us, from_other) = pipe()?;
@@ -92,13 +93,13 @@ pub(super) fn of_switch(setup: Setup, variant: Variant) -> io::Result<u64> {
         let result = ids.map_err(|_| io::ErrorKind::BrokenPipe.into()).and_then(|ids| {
             let mut events: Vec<OwnedFd> = Vec::new();
             let trips = |_: &[OwnedFd]| {
-                let began = Instant::now();
+                let began = used(ids[1])?;
                 for _ in 0..ROUND_TRIPS {
                     let mut byte = [1];
                     write(&from_us, &byte)?;
                     read(&to_us, &mut byte)?;
                 }
-                io::Result::Ok(began.elapsed())
+                io::Result::Ok(used(ids[1])?.saturating_sub(began))
             };
             let (mut plain, mut watched) = (Duration::MAX, Duration::MAX);
             for _ in 0..RUNS {
@@ -116,6 +117,16 @@ pub(super) fn of_switch(setup: Setup, variant: Variant) -> io::Result<u64> {
         result
     })?;
     ours.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+}
+
+/// CPU time of the calling thread and of another one of ours, which is asleep. Time that others take from both does not count,
+/// so that this holds on a busy machine, too.
+fn used(other: u32) -> io::Result<Duration> {
+    let schedule = std::fs::read_to_string(format!("/proc/self/task/{other}/schedstat"))?;
+    let on_processor = schedule.split_whitespace().next().and_then(|time| time.parse().ok());
+    let own = clock_gettime(ClockId::ThreadCPUTime);
+    let own = Duration::new(own.tv_sec as u64, own.tv_nsec as u32);
+    Ok(own + Duration::from_nanos(on_processor.ok_or(io::ErrorKind::InvalidData)?))
 }
 
 /// Binds the calling thread to a processor.
