@@ -71,7 +71,7 @@ fn a_hot_lock_object_is_found_with_its_method() {
 
 /// The lambda of a route, as every view names it.
 fn lambda(number: u32, route: &str) -> String {
-    format!("Program.Main.lambda#{number}:{}", Kiosk::line_of(&format!("MapGet(\"{route}\"")))
+    format!("Program.Main.lambda#{number}:{} [GET {route}]", Kiosk::line_of(&format!("MapGet(\"{route}\"")))
 }
 
 #[test]

@@ -25,8 +25,17 @@ struct ModuleFacts {
     mvid: [u8; 16],
     /// `None` until a line is asked for.
     pdb: Option<Option<PortablePdb>>,
-    /// `None` until a wait in a method of its own is looked into.
+    /// `None` until a wait in a method of its own is looked into, or a lambda is named.
     code: Option<Option<AssemblyCode>>,
+    /// Routes of a web service by the tokens of their handlers; `None` until a lambda is named.
+    routes: Option<HashMap<u32, String>>,
+}
+
+impl ModuleFacts {
+    fn code(&mut self, root: Option<&Root>) -> Option<&AssemblyCode> {
+        let read = || AssemblyCode::read(root?, seen(&self.path)?, self.mvid);
+        self.code.get_or_insert_with(read).as_ref()
+    }
 }
 
 /// A native image.
@@ -120,7 +129,7 @@ impl Names {
         let mvid = uuid_text(module.mvid);
         let id = definitions.module(true, &module.assembly, &module.path, Some(mvid));
         self.pdbs.met(&module.path);
-        let facts = ModuleFacts { id, path: module.path, mvid: module.mvid, pdb: None, code: None };
+        let facts = ModuleFacts { id, path: module.path, mvid: module.mvid, pdb: None, code: None, routes: None };
         self.modules.insert(module.id, facts);
     }
 
@@ -154,10 +163,7 @@ impl Names {
         }
         let facts = self.methods.get(&method)?;
         let module = self.modules.get_mut(&facts.module?)?;
-        let (root, path, mvid) = (&self.pdbs.root, &module.path, module.mvid);
-        let read = || AssemblyCode::read(root.as_ref()?, seen(path)?, mvid);
-        let code = module.code.get_or_insert_with(read).as_ref();
-        let waits = code.and_then(|code| {
+        let waits = module.code(self.pdbs.root.as_ref()).and_then(|code| {
             let here = code.leaf_waits(facts.token, il.clone())?;
             // Maps of optimized code have gaps: a call that is not where the map says may be anywhere.
             if here == LeafWaits::default() { code.leaf_waits(facts.token, None) } else { Some(here) }
@@ -208,14 +214,28 @@ impl Names {
     /// to whoever looks for it in the source. Without lines, those of overloads may have the same number: then the second
     /// one that is met has that of its method as well.
     fn numbered_name(&mut self, module: Option<ModuleId>, of: Option<u32>, token: u32, user: &UserMethod) -> String {
+        let route = of.and_then(|of| self.route(of, token)).map_or_else(String::new, |route| format!(" [{route}]"));
         if let Some(line) = of.and_then(|of| self.pdb(of)?.first_line(token)) {
-            return user.name_at(line);
+            return user.name_at(line) + &route;
+        }
+        if !route.is_empty() {
+            return user.name.clone() + &route;
         }
         let key = (module, user.type_name.clone(), user.name.clone());
         match *self.numbered.entry(key).or_insert(user.around) == user.around {
             true => user.name.clone(),
             false => user.name_of_overload(),
         }
+    }
+
+    /// The route of a web service that a method handles, where the code of its module says so.
+    fn route(&mut self, module: u32, token: u32) -> Option<String> {
+        let (module, root) = (self.modules.get_mut(&module)?, self.pdbs.root.as_ref());
+        if module.routes.is_none() {
+            let routes = module.code(root).map(AssemblyCode::routes).unwrap_or_default();
+            module.routes = Some(routes);
+        }
+        module.routes.as_ref()?.get(&token).cloned()
     }
 
     /// Lines of a module.
