@@ -5,7 +5,7 @@ mod common;
 use common::{run, scratch};
 use serde_json::Value;
 use std::time::Duration;
-use testkit::{Runtime, Sample, TargetProcess, on_sample_runtimes_at_once, sample_runtimes};
+use testkit::{Kiosk, Runtime, Sample, TargetProcess, on_sample_runtimes_at_once, sample_runtimes};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -100,6 +100,17 @@ fn a_real_application_gives_no_false_alarm() {
         let found = run(["checkup", &azmcp.pid().to_string(), "-d", "8s", "--json"]).expect(0).json();
         assert_eq!(of_the_program(&found), Vec::<Value>::new(), "{runtime}");
     }
+}
+
+#[test]
+fn a_web_service_under_load_gives_no_false_alarm() {
+    let kiosk = Kiosk::start();
+    let load = kiosk.load(4, &["/ok", "/json"]);
+    // Once its code is compiled in full.
+    std::thread::sleep(Duration::from_secs(4));
+    let found = run(["checkup", &kiosk.process.pid().to_string(), "-d", "8s", "--json"]).expect(0).json();
+    assert!(load.finish() > 1000, "too few requests were answered");
+    assert_eq!(of_the_program(&found), Vec::<Value>::new());
 }
 
 #[test]

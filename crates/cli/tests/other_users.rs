@@ -26,11 +26,13 @@ fn open_runtimes() -> String {
     )
 }
 
-/// `burn` of another user, with a folder for temporary files that belongs to that user.
-fn burn_of_another_user(runtime: Runtime) -> TargetProcess {
+/// `burn` of another user, with a folder for temporary files that belongs to that user. `before` are commands in its mount
+/// namespace.
+fn burn_of_another_user(runtime: Runtime, before: &str) -> TargetProcess {
     assert!(geteuid().is_root(), "this test takes other users, so it needs root");
     let script = format!(
-        "set -e; {}; chown {OTHER}:{OTHER} \"$TMPDIR\"; exec setpriv --reuid={OTHER} --regid={OTHER} --clear-groups \"$@\"",
+        "set -e; {}; {before}; chown {OTHER}:{OTHER} \"$TMPDIR\"; \
+         exec setpriv --reuid={OTHER} --regid={OTHER} --clear-groups \"$@\"",
         open_runtimes()
     );
     let mut process = Sample::named("burn")
@@ -79,14 +81,14 @@ fn they_are_recorded_and_their_owners_gain_nothing() {
     let before = facts();
 
     for runtime in [Runtime::V3_1, Runtime::V9] {
-        let process = burn_of_another_user(runtime);
+        let process = burn_of_another_user(runtime, ":");
         Running::start(record(&process, &output)).wait().expect(0);
         assert!(staged(process.tmp().unwrap()).is_empty(), "{runtime}");
     }
 
     // Its owner exchanges the folder again and again.
     let runs: u32 = std::env::var("CLRSCOPE_HARM_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(6);
-    let mut process = burn_of_another_user(Runtime::V9);
+    let mut process = burn_of_another_user(Runtime::V9, ":");
     let tmp = process.tmp().unwrap().to_owned();
     let (over, exchanged) = (AtomicBool::new(false), AtomicU32::new(0));
     let mut recorded = 0;
@@ -127,6 +129,24 @@ fn they_are_recorded_and_their_owners_gain_nothing() {
     assert!(exchanged > 0, "the attacker was too slow");
     assert!(process.is_running());
     Running::start(record(&process, &output)).wait().expect(0);
+}
+
+/// An ordinary user who sees no processes of others records one of their own.
+#[test]
+fn an_ordinary_user_records_with_proc_hidden() {
+    let process = burn_of_another_user(Runtime::V9, "mount -t proc -o hidepid=2 proc /proc");
+    let output = process.tmp().unwrap().join("own.clrscope");
+    let mut command = Command::new("nsenter");
+    command.args(["--target", &process.pid().to_string(), "--mount", "setpriv"]);
+    command.args([&format!("--reuid={OTHER}"), &format!("--regid={OTHER}"), "--clear-groups"]);
+    command.args([common::binary(), "record", &process.pid().to_string(), "-d", "2s", "-p", "cpu,wall,gc", "-o"]);
+    command.arg(&output).env("TMPDIR", process.tmp().unwrap()).env("HOME", process.tmp().unwrap());
+    Running::start(command).wait().expect(0);
+    let report = common::Report::of(&output);
+    let engine = report.0["recording"]["profilers"][0]["engine"].as_str().unwrap();
+    assert!(engine.starts_with("timer signals"), "{engine}");
+    let weight = report.total_weight("cpu", "Clrscope.Samples.Burn", "Main");
+    assert!((1_500_000_000..3_000_000_000).contains(&weight), "{weight} ns of CPU time in 2 s");
 }
 
 #[test]

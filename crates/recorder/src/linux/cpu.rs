@@ -348,10 +348,18 @@ impl CpuSource {
         Duration::from_nanos(samples.saturating_add(self.switches.1.saturating_mul(switch.unwrap_or_default())))
     }
 
-    /// Waits until it is known what a sample costs, so that the last account holds it.
-    pub fn wait_for_costs(&mut self) {
-        if self.engine == CpuEngine::Signals || self.taken_before + self.taken > 0 {
-            self.costs.wait();
+    /// Waits until it is known what a sample costs, so that the last account holds it. Says if it cannot be known.
+    pub fn wait_for_costs(&mut self) -> Result<(), &'static str> {
+        let is_measured = matches!(self.engine, CpuEngine::Signals | CpuEngine::KernelRing);
+        if !is_measured || self.taken_before + self.taken == 0 {
+            return Ok(());
+        }
+        self.costs.wait();
+        match self.costs.measured.get() {
+            Some(RingCosts { sample: None, .. }) => {
+                Err("what a CPU sample costs could not be measured here: the stated cost lacks it")
+            }
+            _ => Ok(()),
         }
     }
 

@@ -1804,7 +1804,9 @@ impl Pump {
             self.definitions.confirm_ends(u64::MAX);
         }
         self.emit(u64::MAX);
-        self.sources.cpu.wait_for_costs();
+        if let Err(why) = self.sources.cpu.wait_for_costs() {
+            self.note(why.to_owned());
+        }
         self.every_second();
         let rate = self.sampling_rate();
         let exit_code = self.exit_code(reason);
