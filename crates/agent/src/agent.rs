@@ -61,7 +61,7 @@ pub struct Agent {
     /// Wakes the writer.
     pub wake: Wake,
     /// Fault-safe reads.
-    pub memory: OwnMemory,
+    pub memory: Arc<OwnMemory>,
     exception_layout: OnceLock<Option<ExceptionLayout>>,
     /// Exception classes that are known by name, where exceptions come as events.
     pub event_classes: EventClasses,
@@ -153,7 +153,7 @@ impl Agent {
             live: LiveThreads::default(),
             counters: Counters::default(),
             wake: Wake::new()?,
-            memory: OwnMemory::default(),
+            memory: Arc::default(),
             exception_layout: OnceLock::new(),
             event_classes: if by_events(event_mask) { EventClasses::with_room() } else { EventClasses::default() },
             event_state: EventState::default(),
@@ -423,16 +423,11 @@ impl Agent {
     }
 
     /// Takes CPU samples by suspension, because it cannot be done by signals. To be called before [`Self::wants_ticks`].
-    pub fn walk_without_signals(&self, why: &str) {
-        self.walk_instead(format!("timer signals do not work here: {why}"));
-    }
-
-    /// Takes CPU samples by suspension, for this reason. To be called before [`Self::wants_ticks`].
-    pub fn walk_instead(&self, reason: String) {
+    pub fn walk_instead(&self, why: &str) {
         self.stop_signals();
-        self.walk_blocked(reason.clone());
+        self.walk_blocked(format!("timer signals do not work here: {why}"));
         self.collectors.switch_on("cpu");
-        self.events.push(Event::Record(Record::WalkInstead { reason }));
+        self.events.push(Event::Record(Record::WalkInstead { reason: why.to_owned() }));
     }
 
     /// Whether exceptions come as events.

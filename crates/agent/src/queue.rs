@@ -50,10 +50,18 @@ pub enum Event {
 }
 
 impl Event {
-    /// Whether it says what there is: without it, later events would be taken for those of something else.
+    /// Whether it says what there is: without it, later events would be taken for those of something else, or samples be
+    /// taken twice.
     fn is_lifecycle(&self) -> bool {
         use Event::{FunctionFreed, ModuleUnloaded, ThreadEnded, ThreadRuns};
-        matches!(self, ThreadRuns { .. } | ThreadEnded { .. } | FunctionFreed(_) | ModuleUnloaded(_))
+        matches!(
+            self,
+            ThreadRuns { .. }
+                | ThreadEnded { .. }
+                | FunctionFreed(_)
+                | ModuleUnloaded(_)
+                | Self::Record(Record::WalkInstead { .. } | Record::WalkBlocked { .. })
+        )
     }
 
     /// About how many bytes it holds beside itself.

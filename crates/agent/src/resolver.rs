@@ -12,6 +12,7 @@ use corprof::metadata::token::MethodDef;
 use corprof::{Error, FunctionKind, MethodName};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
+use std::sync::Arc;
 use wire::{Class, Code, Method, MethodKind, Module, Record, UnwindTable, as_csharp};
 
 /// Largest code whose bytes are sent along.
@@ -21,7 +22,7 @@ const MOST_BYTES: u32 = 256 << 10;
 /// named, by records pushed to the list that every method takes.
 #[derive(Default)]
 pub struct Resolver {
-    memory: OwnMemory,
+    memory: Arc<OwnMemory>,
     /// Code that was sent: start of each range, its end, and its function.
     sent: BTreeMap<u64, Sent>,
     not_code: HashSet<u64>,
@@ -62,6 +63,11 @@ impl Resolver {
     /// Distinct code ranges, and addresses that are no code, that are remembered. When there are more, all are
     /// forgotten, and sent again when they are met again.
     const MOST: usize = 100_000;
+
+    /// One that reads memory in this way.
+    pub fn new(memory: Arc<OwnMemory>) -> Self {
+        Self { memory, ..Self::default() }
+    }
 
     /// About how many bytes this holds.
     pub fn memory(&self) -> usize {
@@ -111,7 +117,7 @@ impl Resolver {
             let (known, unknown): (Vec<u64>, Vec<u64>) = addresses.iter().partition(|ip| self.covers(**ip));
             ips.extend(known);
             // Not remembered: a refused guess may turn out to be code.
-            ips.extend(self.grounds.sift(&self.memory, &unknown, trust, |ip| out.push(Record::NotCode(ip))));
+            ips.extend(self.grounds.sift(&*self.memory, &unknown, trust, |ip| out.push(Record::NotCode(ip))));
         }
         ips
     }
@@ -163,16 +169,16 @@ impl Resolver {
         }
         let &(entry, length) = code.ranges.first()?;
         if let Some(image) = self.image_of(entry) {
-            return image.unwind_table(&self.memory, &code.ranges);
+            return image.unwind_table(&*self.memory, &code.ranges);
         }
-        let jitted = unwind_table::of_jitted(&self.memory, entry, length);
+        let jitted = unwind_table::of_jitted(&*self.memory, entry, length);
         if jitted.is_some() {
             return jitted;
         }
         // Code of an image that no module names as its own: a composite one holds the code of many.
-        let image = self.grounds.image_at(&self.memory, entry)?;
+        let image = self.grounds.image_at(&*self.memory, entry)?;
         self.images.insert(image.base, image);
-        image.unwind_table(&self.memory, &code.ranges)
+        image.unwind_table(&*self.memory, &code.ranges)
     }
 
     fn image_of(&self, address: u64) -> Option<Image> {
@@ -278,7 +284,7 @@ impl Resolver {
         self.last_module = self.last_module.wrapping_add(1);
         let id = self.last_module;
         self.modules.insert(module, (id, base));
-        if let Some(image) = Image::at(&self.memory, base) {
+        if let Some(image) = Image::at(&*self.memory, base) {
             self.images.insert(base, image);
         }
         out.push(Record::Module(Module { id, base, path, assembly, mvid }));

@@ -5,6 +5,7 @@ use crate::counters::Counters;
 use crate::heap_memory;
 use crate::os::blocked::{self, Seen};
 use crate::os::clock;
+use crate::os::descriptors;
 use crate::os::tasks::{TaskTimes, Tasks, state_of};
 use crate::os::threads::is_gone;
 use crate::queue::Event;
@@ -49,7 +50,7 @@ pub fn run(agent: &Agent) {
             let plan = plans.entry(collector.id()).or_insert_with(|| Plan {
                 due: now,
                 budget: Budget::new(collector.most_stopped(), now),
-                cpu: Budget::full(collector.most_cpu(), now),
+                cpu: Budget::full(agent.config.share_of_processor(collector.most_cpu()), now),
             });
             if plan.due <= now {
                 // Ticks stand on a raster. Those that passed while the last took long are left out, not made up.
@@ -322,7 +323,7 @@ impl<'a> Worker<'a> {
     /// A thread could not be read: it has ended, or there is no descriptor to spare, or what could be read at first no
     /// longer can.
     fn cannot_be_read(&mut self, os_tid: u32) {
-        if is_gone(os_tid) {
+        if descriptors::are_short() || is_gone(os_tid) {
             return;
         }
         self.unreadable += 1;

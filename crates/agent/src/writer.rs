@@ -127,6 +127,8 @@ struct Writer<'a> {
     lost_records: u64,
     /// How often threads may still be visited for the signal engine.
     visits: u32,
+    /// Whether clrscope has given up the kernel's ring.
+    inside: bool,
     /// Whether there is a sampling thread.
     ticking: bool,
     /// Where exceptions come as events.
@@ -152,11 +154,12 @@ impl<'a> Writer<'a> {
             agent,
             connection,
             frame: FrameBuilder::default(),
-            resolver: Resolver::default(),
+            resolver: Resolver::new(agent.memory.clone()),
             events: Vec::new(),
             dropped: Vec::new(),
             lost_records: 0,
             visits: MOST_VISITS,
+            inside: false,
             ticking: false,
             storm: None,
             calls: calls::Reader::new(),
@@ -211,7 +214,7 @@ impl<'a> Writer<'a> {
                 self.visit_threads();
             }
             if agent.with_signals(SignalEngine::is_displaced) == Some(true) {
-                agent.walk_without_signals("another tool has set a handler for SIGPROF");
+                agent.walk_instead("another tool has set a handler for SIGPROF");
                 self.start_ticks();
             }
             agent.with_signals(SignalEngine::reclaim);
@@ -269,9 +272,11 @@ impl<'a> Writer<'a> {
                         self.put(Record::Status(status))?;
                     }
                     Control::CopyMore(bytes) => agent.copy_more(bytes),
-                    Control::WalkInstead { reason } => {
-                        agent.walk_instead(reason);
+                    Control::SampleInside if agent.config.cpu != CpuEngine::KernelRing || self.inside => {}
+                    Control::SampleInside => {
+                        self.inside = true;
                         if begun {
+                            self.start_signals()?;
                             self.start_ticks();
                         }
                     }
@@ -317,7 +322,7 @@ impl<'a> Writer<'a> {
     fn begin(&mut self) -> Result<(), Gone> {
         let agent = self.agent;
         self.list_threads()?;
-        let by_signals = matches!(agent.config.cpu, CpuEngine::Signals | CpuEngine::Compare);
+        let by_signals = self.inside || matches!(agent.config.cpu, CpuEngine::Signals | CpuEngine::Compare);
         if by_signals {
             self.start_signals()?;
         }
@@ -407,7 +412,7 @@ impl<'a> Writer<'a> {
         let engine = match engine {
             Ok(engine) => engine,
             Err(error) => {
-                agent.walk_without_signals(&error.to_string());
+                agent.walk_instead(&error.to_string());
                 return Ok(());
             }
         };
@@ -450,7 +455,7 @@ impl<'a> Writer<'a> {
         let (answered, armed) = agent.with_signals(|engine| engine.arm_visited(&visits)).unwrap_or_default();
         if answered > 0 && armed == 0 && all {
             // Such as where the user may have no more signals pending: timers need that.
-            agent.walk_without_signals("no thread gets a timer (see RLIMIT_SIGPENDING)");
+            agent.walk_instead("no thread gets a timer (see RLIMIT_SIGPENDING)");
             self.start_ticks();
         }
     }

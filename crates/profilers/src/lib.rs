@@ -170,6 +170,7 @@ mod tests {
             sdk_tools: wire::sdk::SdkTools::None,
             makes_up: false,
             stays: false,
+            quota: None,
         };
         assert_eq!(create(&config).len(), 0);
         assert_eq!(events_of(&config), (0, 0));

@@ -223,7 +223,9 @@ fn events_are_bound_to_threads_only_while_that_costs_little() {
             let busy = begin(2).wait().expect("a recording").sessions.pop().expect("one session");
             (process, [became_busy, busy])
         });
-    assert_walked(&became_busy, "switches of threads per second");
+    let why = "switches of threads per second";
+    assert!(became_busy.notes.iter().any(|note| note.contains(why)), "{became_busy:?}");
+    assert_walked(&became_busy, "seccomp");
     assert!(became_busy.engine.starts_with("suspend and walk"), "{}", became_busy.engine);
     assert_walked(&busy, "seccomp");
     assert!(process.is_running() && !is_mapped(process.pid()), "{}", process.transcript());

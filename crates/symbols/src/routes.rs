@@ -22,6 +22,13 @@ const HTTP_METHODS: [(&str, &str); 8] = [
 /// The one that puts a prefix in front of several routes.
 const MAP_GROUP: &str = "MapGroup";
 
+/// Longest pattern and prefix, in bytes, and most routes of an assembly: files may come from anywhere.
+const MOST_TEXT: usize = 256;
+const MOST_ROUTES: usize = 4096;
+
+/// Most instructions of an assembly that are looked at.
+const MOST_INSTRUCTIONS: usize = 10_000_000;
+
 /// What is shown for a prefix that is not known.
 const SOME_PREFIX: &str = "…";
 
@@ -41,10 +48,10 @@ impl AssemblyCode {
             return None;
         }
         let assembly = Assembly::parse(&self.bytes).ok()?;
-        let mut routes = HashMap::new();
+        let (mut routes, mut left) = (HashMap::new(), MOST_INSTRUCTIONS);
         for method in assembly.methods() {
             if let Ok(Some(body)) = method.body() {
-                add_routes(&body, assembly.metadata(), &mut routes);
+                add_routes(&body, assembly.metadata(), &mut left, &mut routes);
             }
         }
         if routes.is_empty() {
@@ -97,10 +104,11 @@ impl State {
         let handler = self.handler.take();
         match callee {
             Some(Callee { type_name, name, .. }) if type_name == MAPS => {
-                let pattern = literal.map(|literal| self.prefix() + &literal);
+                let pattern = literal.map(|literal| self.prefix() + &literal).filter(|text| text.len() <= MOST_TEXT);
                 if name == MAP_GROUP {
                     (self.group, self.any_group) = (pattern, true);
                 } else if let (Some(pattern), Some(handler)) = (pattern, handler)
+                    && routes.len() < MOST_ROUTES
                     && let Some((_, method)) = HTTP_METHODS.iter().find(|(known, _)| *known == name)
                 {
                     routes.insert(handler.0, format!("{method}{pattern}"));
@@ -114,17 +122,19 @@ impl State {
     }
 }
 
-fn add_routes(body: &MethodBody<'_>, metadata: &Metadata<'_>, routes: &mut HashMap<u32, String>) {
+fn add_routes(body: &MethodBody<'_>, metadata: &Metadata<'_>, left: &mut usize, routes: &mut HashMap<u32, String>) {
     let mut state = State::default();
     for instruction in body.instructions() {
-        let Ok(instruction) = instruction else { return };
+        let (Ok(instruction), Some(less)) = (instruction, left.checked_sub(1)) else { return };
+        *left = less;
         let local = match instruction.operand {
             Operand::Local(local) => Some(local),
             _ => instruction.opcode.implied_local(),
         };
         match (instruction.opcode, instruction.operand) {
             (Opcode::Ldstr, Operand::Token(token)) => {
-                state.literal = metadata.literal(token).map(|literal| String::from_utf16_lossy(&literal));
+                let literal = metadata.literal(token).filter(|literal| literal.len() <= MOST_TEXT);
+                state.literal = literal.map(|literal| String::from_utf16_lossy(&literal));
             }
             (Opcode::Ldftn, Operand::Token(token)) if token.kind() == Some(TokenKind::MethodDef) => {
                 state.handler = Some(token);
@@ -190,6 +200,7 @@ mod tests {
         let (mut state, mut routes) = (State::default(), HashMap::new());
         map(&mut state, Some(0), "MapGet", None, &mut routes);
         map(&mut state, Some(0), "MapHub", Some("/hub"), &mut routes);
+        map(&mut state, Some(0), "MapGet", Some(&"/long".repeat(60)), &mut routes);
         // A pattern that is put together.
         state.literal = Some("/x".into());
         called(&mut state, "System.String", "Concat", &mut routes);

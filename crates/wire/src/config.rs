@@ -28,6 +28,8 @@ pub struct SessionConfig {
     pub makes_up: bool,
     /// Whether the agent stays in the process when the session ends, and serves the next ones.
     pub stays: bool,
+    /// CPU time that the quota of the process's control groups allows, in thousandths of a processor; `None` without one.
+    pub quota: Option<u32>,
 }
 
 /// One profiler and its parameters as `key = value` texts that its spec validated outside.
@@ -77,6 +79,14 @@ pub enum ConfigError {
 }
 
 impl SessionConfig {
+    /// As many thousandths of a processor (`share`) where the process may use a whole one, else as large a part of what it
+    /// may use, and at least one thousandth.
+    #[must_use]
+    pub fn share_of_processor(&self, share: u64) -> u64 {
+        let part = u64::from(self.quota.unwrap_or(1000).min(1000));
+        (share * part / 1000).max(1)
+    }
+
     /// As bytes, for the client data of an attach request.
     pub fn to_bytes(&self) -> Vec<u8> {
         // Encoding into a growing vector fails only for types whose length is unknown, and there are none here.
@@ -129,6 +139,7 @@ mod tests {
             sdk_tools: SdkTools::Build,
             makes_up: false,
             stays: false,
+            quota: None,
         }
     }
 

@@ -23,12 +23,10 @@ pub enum Control {
     Instrument(rules::RuleSet),
     /// Copy so many bytes of the stacks of blocked threads from now on, within the bounds of [`crate::BlockedStack`].
     CopyMore(u32),
-    /// Take CPU samples by suspending the runtime and walking stacks from now on, for this reason. Answered by
-    /// [`crate::Record::WalkInstead`].
-    WalkInstead {
-        /// Why no other engine does it.
-        reason: String,
-    },
+    /// Take CPU samples from inside from now on, by timer signals or, where these do not work, by suspending the runtime and
+    /// walking stacks: the kernel's ring cannot be used, or costs too much. Answered by [`crate::Record::SampleRing`] or
+    /// [`crate::Record::WalkInstead`]. Only for agents that were asked for [`crate::CpuEngine::KernelRing`].
+    SampleInside,
     /// Answer with [`crate::Record::Status`].
     Status,
     /// Write everything collected so far, then [`crate::Record::Flushed`]. Answered once all profilers have begun.

@@ -71,8 +71,7 @@ pub enum Record {
         /// When all of them had been.
         ended: Nanos,
     },
-    /// CPU samples come by suspend and walk from now on, because the engine that was asked for cannot be used, or costs too
-    /// much ([`crate::Control::WalkInstead`]).
+    /// CPU samples come by suspend and walk from now on, because the signal engine that was asked for cannot be used.
     WalkInstead {
         /// Why.
         reason: String,

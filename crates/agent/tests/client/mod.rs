@@ -42,6 +42,7 @@ pub fn config(profilers: &[&str], cpu: CpuEngine) -> SessionConfig {
         sdk_tools: wire::sdk::SdkTools::None,
         makes_up: false,
         stays: false,
+        quota: None,
     }
 }
 

@@ -9,7 +9,7 @@ use super::{
     target::Target,
 };
 use crate::{Progress, RecordError, RecordOptions, RuleHandle, StopHandle, Summary};
-use diagnostics::{DotnetProcess, HResult, clsid_text};
+use diagnostics::{DotnetProcess, HResult, Port, clsid_text};
 use session::Entry;
 use std::{
     sync::{Arc, Mutex, atomic::AtomicU32},
@@ -56,8 +56,6 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
     }
     room::check(pid)?;
     let output = options.output.as_deref().map(OutputFile::create).transpose()?;
-    // The ring is opened before the agent is loaded, so that no time is lost between the two.
-    let cpu = start::open_cpu(&target, &options)?;
     // The main slot is left to others wherever the runtime can do with less (.NET 6): not only is it the only one, but
     // a main profiler that leaves makes the runtime forget a notification-only one.
     let needs_main =
@@ -77,6 +75,9 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
         }
         found => found.filter(|resident| resident.state() == Some(ResidentState::Waits)),
     };
+    // The ring is opened before the agent is loaded, so that no time is lost between the two, but after all that may be long
+    // waited for: one that is bound to threads costs something meanwhile.
+    let cpu = start::open_cpu(&target, &options)?;
     let mut stays = false;
     if resident.is_none() {
         Loaded::wait_for_room(pid, needs_main)?;
@@ -88,10 +89,9 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
     }
     let clsid = if as_main { wire::CLSID_MAIN } else { wire::CLSID_NOTIFY_ONLY };
     let (mut tries, mut was_missing) = (1, false);
-    let leaves_until = Instant::now() + LEAVE_LIMIT;
     let (link, library, requested) = loop {
         let mut place = Place::make(&viewer, &options.agent)?;
-        let config = SessionConfig { stays, ..start::config(&place, &options, cpu.engine, false)? };
+        let config = SessionConfig { stays, ..start::config(pid, &place, &options, cpu.engine, false)? };
         let requested = now();
         let library = place.agent_path().display().to_string();
         match &resident {
@@ -99,22 +99,12 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
                 what: format!("handing the session to the agent that stays in process {pid}"),
                 source,
             })?,
-            None => match port.attach_profiler(clsid, &library, &config.to_bytes(), ATTACH_LIMIT) {
+            None => match load(&port, clsid, &library, &config, &target, needs_main.is_none()) {
                 Ok(()) => {}
                 Err(_) if !target.is_alive() => return Err(RecordError::Exited { pid }),
                 // Somebody, such as a cleaner of temporary files, may have removed it before it was loaded.
                 Err(error) if error.hresult() == Some(HResult::MODULE_NOT_FOUND) && !was_missing => {
                     was_missing = true;
-                    continue;
-                }
-                // One of ours that is leaving: a runtime that knows no others (.NET Core 3.1) refuses until it has gone.
-                Err(error)
-                    if error.is_profiler_already_active()
-                        && needs_main.is_none()
-                        && Loaded::of(pid).is_any()
-                        && Instant::now() < leaves_until =>
-                {
-                    std::thread::sleep(LEAVE_POLL);
                     continue;
                 }
                 Err(error) => match needs_main {
@@ -176,6 +166,33 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
         Ok(Summary { sessions: vec![summary], exit_code: None, nested: Vec::new() })
     })?;
     Ok(Recording { stop, rules, progress, live, worker, command: Arc::new(AtomicU32::new(0)) })
+}
+
+/// Asks the runtime to load the agent. One that has room for a single profiler (.NET Core 3.1) refuses until the last agent of ours
+/// has left: that is waited for, if `waits`.
+fn load(
+    port: &Port,
+    clsid: [u8; 16],
+    library: &str,
+    config: &SessionConfig,
+    target: &Target,
+    waits: bool,
+) -> Result<(), diagnostics::Error> {
+    let until = Instant::now() + LEAVE_LIMIT;
+    let mut leaves = false;
+    loop {
+        let asked = port.attach_profiler(clsid, library, &config.to_bytes(), ATTACH_LIMIT);
+        let refused = asked.as_ref().is_err_and(|error| error.is_profiler_already_active());
+        leaves = leaves || waits && refused && Loaded::of(target.pid).is_any();
+        if !refused || !leaves || Instant::now() >= until {
+            return asked;
+        }
+        // The slot is free a moment after the library is gone.
+        std::thread::sleep(LEAVE_POLL);
+        while Loaded::of(target.pid).is_any() && Instant::now() < until {
+            std::thread::sleep(LEAVE_POLL);
+        }
+    }
 }
 
 /// Whether methods will be rewritten: such an agent stays in any case.

@@ -42,8 +42,11 @@ const HANDLER_TIME: &str = "nanoseconds in the signal handler, median";
 const SPARED: &str = "ticks left out to spare the target";
 const WITHOUT_TIMER: [&str; 2] = ["threads without a timer (RLIMIT_SIGPENDING)", "threads not sampled"];
 
-/// A ring bound to threads may cost so much of one processor at switches where it is taken without being asked for.
+/// A ring bound to threads may cost so much of one processor at switches where it is taken without being asked for; and so
+/// much in so many seconds in a row until it is given up again, since what takes its place may be to suspend the process.
 const MOST_AT_SWITCHES: f64 = 0.005;
+const TOO_MUCH_AT_SWITCHES: f64 = 0.02;
+const SECONDS_OF_TOO_MUCH: u32 = 3;
 
 /// How long switches are counted before such a ring is taken.
 const SWITCHES_WATCHED: Duration = Duration::from_millis(50);
@@ -135,16 +138,65 @@ pub(super) struct CpuSource {
     taken: u64,
     /// Samples of rings before this one.
     taken_before: u64,
+    /// What a source before this one has cost, in nanoseconds.
+    spent_before: u64,
     cut: u64,
     reported: [u64; 4],
     costs: Costs,
     /// What limited the rate of a ring that is closed.
     ring_limit: Option<String>,
-    /// Of each thread, how often it was put on a processor, and all together since the recording began. Only where a switch
-    /// costs something.
-    switches: (HashMap<u32, u64>, u64),
-    /// Whether it is given up where switches come to cost too much: the switches until then, and when they were counted.
-    gives_way: Option<(u64, Instant)>,
+    /// Of a ring bound to threads.
+    switches: Switches,
+    /// Whether it is given up where switches come to cost too much.
+    gives_way: bool,
+}
+
+/// How often the threads of a process were put on a processor.
+#[derive(Default)]
+struct Switches {
+    /// Of each thread, as last read.
+    threads: HashMap<u32, u64>,
+    /// All together since the recording began.
+    total: u64,
+    /// The last second that was looked at: when it ended, and how many there had been.
+    looked: Option<(Instant, u64)>,
+    /// In how many seconds in a row they cost too much.
+    too_many: u32,
+}
+
+impl Switches {
+    /// Counts on. What cannot be read just now is counted later; `None` where the kernel does not count at all.
+    fn count(&mut self, pid: u32) -> Option<()> {
+        let Ok(threads) = proc::threads(pid) else { return Some(()) };
+        let mut now = HashMap::with_capacity(threads.len());
+        for tid in threads {
+            let before = self.threads.get(&tid).copied();
+            let Some(count) = proc::thread_switches(pid, tid).ok().or(before) else { continue };
+            // A thread whose number was another's before has fewer.
+            self.total += count.checked_sub(before.unwrap_or_default()).unwrap_or(count);
+            now.insert(tid, count);
+        }
+        self.threads = now;
+        // A thread that lives was put on a processor once at least.
+        self.threads.values().any(|count| *count > 0).then_some(())
+    }
+
+    /// What is counted from now on begins at none.
+    fn restart(&mut self, pid: u32) {
+        *self = Self::default();
+        // Where nothing is counted that is found out later.
+        let _ = self.count(pid);
+        self.total = 0;
+        self.looked = Some((Instant::now(), 0));
+    }
+
+    /// How many there were in each second since this was last asked; `None` where the kernel does not count them.
+    fn per_second(&mut self, pid: u32) -> Option<f64> {
+        self.count(pid)?;
+        let now = Instant::now();
+        let (since, before) = self.looked.replace((now, self.total))?;
+        Some((self.total - before) as f64 / (now - since).as_secs_f64().max(0.001))
+    }
 }
 
 impl CpuSource {
@@ -162,9 +214,7 @@ impl CpuSource {
         let mut source = Self::make(CpuEngine::KernelRing, Engine::Ring(Box::new(ring)), pid, rate_hz, description);
         (source.stack, source.binding, source.costs) = (stack, binding, costs);
         if binding == Binding::Threads {
-            // What was before the recording does not count.
-            source.count_switches();
-            source.switches.1 = 0;
+            source.switches.restart(pid);
         }
         Ok(source)
     }
@@ -201,12 +251,13 @@ impl CpuSource {
             why: String::new(),
             taken: 0,
             taken_before: 0,
+            spent_before: 0,
             cut: 0,
             reported: [0; 4],
             costs: Costs::default(),
             ring_limit: None,
-            switches: Default::default(),
-            gives_way: None,
+            switches: Switches::default(),
+            gives_way: false,
         }
     }
 
@@ -217,52 +268,63 @@ impl CpuSource {
     /// Why it is not taken.
     pub fn light_kernel_ring(pid: u32, rate_hz: u32) -> Result<Self, String> {
         let mut source = Self::kernel_ring(pid, rate_hz, Binding::Threads).map_err(|error| error.to_string())?;
-        source.gives_way = Some((0, Instant::now()));
+        source.gives_way = true;
         // What a switch costs is measured meanwhile.
         source.costs.get();
         std::thread::sleep(SWITCHES_WATCHED);
         source.costs.wait();
-        match source.costs_too_much() {
-            Some(reason) => Err(reason),
-            None => Ok(source),
+        match source.cost_of_switches() {
+            Some((share, _)) if share <= MOST_AT_SWITCHES => Ok(source),
+            Some((_, cost)) => Err(cost),
+            None => Err("what events bound to threads cost at each switch of threads cannot be measured here".into()),
+        }
+    }
+
+    /// Switches count from now on, as the recording begins.
+    pub fn watch_switches(&mut self) {
+        if self.gives_way {
+            self.switches.restart(self.pid);
         }
     }
 
     /// Whether the process has come to switch threads so often that this source should be given up, and why. To be asked about
-    /// once a second. Where the cost of a switch is not known it is too much.
+    /// once a second.
     pub fn costs_too_much(&mut self) -> Option<String> {
-        let (before, since) = self.gives_way?;
-        if !matches!(self.source, Engine::Ring(_)) {
+        if !self.gives_way || !matches!(self.source, Engine::Ring(_)) {
             return None;
         }
-        self.count_switches();
-        let elapsed = since.elapsed().as_secs_f64();
-        self.gives_way = Some((self.switches.1, Instant::now()));
-        let Some(switch) = self.costs.get().switch else {
-            return Some(
-                "what events that are bound to threads cost at each switch of threads cannot be measured".into(),
-            );
-        };
-        let per_second = (self.switches.1 - before) as f64 / elapsed;
-        let share = per_second * switch as f64 / 1e9;
-        (share > MOST_AT_SWITCHES).then(|| {
-            format!(
-                "events that are bound to threads would cost {:.1} % of a processor ({per_second:.0} switches of threads per \
-                 second, {switch} ns each)",
-                share * 100.0
-            )
-        })
+        let (share, cost) = self.cost_of_switches()?;
+        self.switches.too_many = if share > TOO_MUCH_AT_SWITCHES { self.switches.too_many + 1 } else { 0 };
+        (self.switches.too_many >= SECONDS_OF_TOO_MUCH).then_some(cost)
     }
 
-    /// It is not asked any more whether it should be given up.
-    pub fn keep(&mut self) {
-        self.gives_way = None;
+    /// What switches cost since this was last asked, as a share of one processor and in words; `None` where that is not known.
+    fn cost_of_switches(&mut self) -> Option<(f64, String)> {
+        let per_second = self.switches.per_second(self.pid)?;
+        let switch = self.costs.get().switch?;
+        let share = per_second * switch as f64 / 1e9;
+        let cost = format!(
+            "events bound to threads cost {:.1} % of a processor ({per_second:.0} switches of threads per second, {switch} ns \
+             each)",
+            share * 100.0
+        );
+        Some((share, cost))
+    }
+
+    /// The source is given up: what the ring holds still is lost, unless it is taken before.
+    pub fn give_up(&mut self, why: &str) {
+        self.spent_before = u64::try_from(self.cost(&[]).as_nanos()).unwrap_or(u64::MAX);
+        self.gives_way = false;
+        self.stop();
+        self.switches = Switches::default();
+        (self.taken, self.taken_before, self.cut, self.reported) = (0, 0, 0, [0; 4]);
+        self.why = format!(", because {why}");
     }
 
     /// The agent walks stacks instead, for this reason.
     pub fn walk_instead(&mut self, reason: &str) {
         let forced = Self::inside(CpuEngine::SuspendWalk, self.rate_hz, None).description;
-        self.description = format!("{forced}, because {reason}");
+        self.description = format!("{forced}, because signals do not work here: {reason}");
         (self.engine, self.source) = (CpuEngine::SuspendWalk, Engine::Walk);
     }
 
@@ -290,6 +352,11 @@ impl CpuSource {
     pub fn share(&mut self, descriptor: OwnedFd, layout: Layout) -> Result<(), String> {
         let period = 1_000_000_000 / u64::from(self.rate_hz.max(1));
         let ring = SharedRing::open(&descriptor, layout, period).map_err(|error| error.to_string())?;
+        if self.engine == CpuEngine::KernelRing {
+            // In the place of a ring that was given up.
+            self.description = Self::inside(CpuEngine::Signals, self.rate_hz, None).description + &self.why;
+            self.engine = CpuEngine::Signals;
+        }
         self.costs = Costs::later(|| RingCosts { sample: sampler::signal_cost(), switch: None });
         self.source = Engine::Shared(Some(ring));
         Ok(())
@@ -336,7 +403,8 @@ impl CpuSource {
     /// times what one takes on this machine.
     pub fn cost(&mut self, counters: &[(String, u64)]) -> Duration {
         if self.binding == Binding::Threads && matches!(self.source, Engine::Ring(_)) {
-            self.count_switches();
+            // Where nothing is counted nothing is added.
+            let _ = self.switches.count(self.pid);
         }
         let RingCosts { sample, switch } = self.costs.get();
         let counter = |name: &str| counters.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count);
@@ -345,7 +413,8 @@ impl CpuSource {
             _ => (self.taken_before + self.taken, 0),
         };
         let samples = samples.saturating_mul(sample.unwrap_or_default() + handler);
-        Duration::from_nanos(samples.saturating_add(self.switches.1.saturating_mul(switch.unwrap_or_default())))
+        let switches = self.switches.total.saturating_mul(switch.unwrap_or_default());
+        Duration::from_nanos(self.spent_before.saturating_add(samples).saturating_add(switches))
     }
 
     /// Waits until it is known what a sample costs, so that the last account holds it. Says if it cannot be known.
@@ -373,18 +442,6 @@ impl CpuSource {
     /// program the process runs.
     pub fn is_of_processors(&self) -> bool {
         matches!(self.source, Engine::Ring(_)) && self.binding == Binding::Processors
-    }
-
-    fn count_switches(&mut self) {
-        let mut now = HashMap::new();
-        for tid in proc::threads(self.pid).unwrap_or_default() {
-            let Ok(count) = proc::thread_switches(self.pid, tid) else { continue };
-            let before = self.switches.0.get(&tid).copied().unwrap_or_default();
-            // A thread whose number was another's before has fewer.
-            self.switches.1 += if count < before { count } else { count - before };
-            now.insert(tid, count);
-        }
-        self.switches.0 = now;
     }
 
     /// A stack was deeper than what was copied of it.

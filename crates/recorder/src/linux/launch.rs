@@ -82,7 +82,7 @@ pub fn launch(command: Vec<OsString>, options: RecordOptions) -> Result<Recordin
     let engine = engine?;
     let wanted = tools_of(&command);
     let sdk_tools = if options.sdk_tools { SdkTools::All } else { wanted };
-    let config = SessionConfig { sdk_tools, ..start::config(&place, &options, engine, true)? };
+    let config = SessionConfig { sdk_tools, ..start::config(std::process::id(), &place, &options, engine, true)? };
     let mut program = command.into_iter();
     let mut child = Command::new(program.next().unwrap_or_default());
     child.args(program);
@@ -218,7 +218,7 @@ impl Supervisor {
         // Together with the ring of samples, as the command mostly becomes a .NET process itself.
         self.cpu = Target::new(self.child.id())
             .ok()
-            .and_then(|target| start::open_cpu(&target, &self.options).ok())
+            .and_then(|target| start::open_chosen(&target, &self.options, self.config.cpu).ok())
             .filter(CpuSource::is_of_processors);
         self.keeper = if start::wants_events(&self.options) { Keeper::start().ok() } else { None };
         // Kernels before 5.3 have none.
@@ -372,9 +372,8 @@ impl Supervisor {
             }
             None => start::open_chosen(&target, &self.options, self.config.cpu)?,
         };
-        if self.config.cpu == CpuEngine::KernelRing && cpu.engine != CpuEngine::KernelRing {
-            let reason = "the kernel ring cannot be opened for this process".to_owned();
-            link.send(&Control::WalkInstead { reason }).map_err(|_| RecordError::Exited { pid })?;
+        if self.config.cpu == CpuEngine::KernelRing && cpu.engine == CpuEngine::Signals {
+            link.send(&Control::SampleInside).map_err(|_| RecordError::Exited { pid })?;
         }
         let first = self.first_output.take_if(|_| self.wanted.is_main(role));
         if first.is_some() {

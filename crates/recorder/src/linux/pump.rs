@@ -43,8 +43,8 @@ use std::{
 };
 use unwind::Needed;
 use wire::{
-    AllocatedObjects, ByeReason, CallKind, Calls, Control, Exception, LogLevel, Record, RuntimeWork, RuntimeWorkKind,
-    WallSample, WallTick, frame::FrameError,
+    AllocatedObjects, ByeReason, CallKind, Calls, Control, CpuEngine, Exception, LogLevel, Record, RuntimeWork,
+    RuntimeWorkKind, WallSample, WallTick, frame::FrameError,
 };
 
 /// How long one round waits for something to come.
@@ -355,6 +355,7 @@ impl Pump {
         self.begin_census();
         // What was lost before is no loss.
         self.drain_cpu(Duration::ZERO);
+        self.sources.cpu.watch_switches();
         self.stage("recording");
         let started = Instant::now();
         let mut next_second = started + Duration::from_secs(1);
@@ -802,12 +803,18 @@ impl Pump {
             Record::AllocatedObjects(allocated) => self.allocated(allocated),
             Record::RuntimeWork(work) => self.runtime_work(work),
             Record::SampleRing(layout) => {
+                let gave_way = self.sources.cpu.engine == CpuEngine::KernelRing;
                 let error = match descriptors.next() {
                     Some(descriptor) => self.sources.cpu.share(descriptor, layout).err(),
                     None => Some("its descriptor is missing".to_owned()),
                 };
-                if let Some(error) = error {
-                    self.note(format!("the agent's sample ring cannot be read: {error}"));
+                match error {
+                    Some(error) => self.note(format!("the agent's sample ring cannot be read: {error}")),
+                    None if gave_way && self.runs("cpu") => {
+                        let engine = self.sources.cpu.description().to_owned();
+                        self.write(&SessionRecord::Engine { profiler: "cpu".to_owned(), engine });
+                    }
+                    None => {}
                 }
             }
             Record::WalkInstead { reason }
@@ -1607,10 +1614,11 @@ impl Pump {
         self.update_observer();
         let observer = self.observer.clone();
         self.write(&SessionRecord::Observer(observer));
-        if let Some(reason) = self.sources.cpu.costs_too_much() {
-            self.sources.cpu.keep();
+        if let Some(why) = self.sources.cpu.costs_too_much() {
+            self.sources.cpu.give_up(&why);
+            self.note(format!("{why}: samples are taken from inside the process from now on"));
             // A recording whose connection is gone ends soon.
-            let _ = self.sources.link.send(&Control::WalkInstead { reason });
+            let _ = self.sources.link.send(&Control::SampleInside);
         }
         let resources = self.resources();
         if !resources.is_empty() {

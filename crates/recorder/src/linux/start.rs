@@ -11,7 +11,7 @@ use super::{
     target::Target,
 };
 use crate::{EngineChoice, Progress, RecordError, RecordOptions, RuleHandle, StopHandle};
-use diagnostics::{EventPipeConfig, HResult, Keeper, Port, Provider};
+use diagnostics::{EventPipeConfig, HResult, Keeper, Port, Provider, processors::CpuGroup};
 use profilers::{EventSource, Selection};
 use rustix::{
     fs::{self, FileType, Mode, OFlags},
@@ -105,8 +105,16 @@ fn open_engine(target: &Target, options: &RecordOptions, rate_hz: u32) -> Result
     }
 }
 
-/// The configuration for the agent.
+/// What the tightest quota of CPU time of a process's control groups allows, in thousandths of a processor.
+fn quota(pid: u32) -> Option<u32> {
+    let quotas = CpuGroup::of_process(pid).into_iter().filter_map(|group| group.quota());
+    let least = quotas.map(|quota| quota.processors()).min_by(f64::total_cmp)?;
+    Some((least * 1000.0) as u32)
+}
+
+/// The configuration for the agent of a process, or of those that a process starts.
 pub(super) fn config(
+    pid: u32,
     place: &Place,
     options: &RecordOptions,
     cpu: CpuEngine,
@@ -133,6 +141,7 @@ pub(super) fn config(
         sdk_tools: SdkTools::None,
         makes_up: false,
         stays: false,
+        quota: quota(pid),
     })
 }
 
@@ -166,6 +175,7 @@ pub(super) fn make_up(pid: u32, options: &RecordOptions) -> Result<bool, RecordE
         sdk_tools: SdkTools::None,
         makes_up: true,
         stays: false,
+        quota: None,
     };
     let load = |library: &Path| {
         let library = library.display().to_string();
@@ -328,16 +338,20 @@ pub(super) fn engine_for_launch(options: &RecordOptions) -> Result<CpuEngine, Re
     }
 }
 
-/// Opens the engine that the agent of a launch was asked for. Another one beside it would take each sample twice.
+/// Opens the engine that the agent of a launch was asked for: another one beside it would take each sample twice. Where that is the
+/// kernel's ring and it cannot be opened for this process, the agent is to sample by itself ([`wire::Control::SampleInside`]).
 pub(super) fn open_chosen(
     target: &Target,
     options: &RecordOptions,
     asked: CpuEngine,
 ) -> Result<CpuSource, RecordError> {
     match (options.engine, asked, cpu_rate(options)) {
-        (EngineChoice::Auto, CpuEngine::Signals, Some(rate_hz)) => {
-            let why = CpuSource::kernel_ring(target.pid, rate_hz, Binding::Processors).err();
-            Ok(CpuSource::inside(CpuEngine::Signals, rate_hz, why.map(|error| error.to_string())))
+        (EngineChoice::Auto, CpuEngine::KernelRing | CpuEngine::Signals, Some(rate_hz)) => {
+            let ring = CpuSource::kernel_ring(target.pid, rate_hz, Binding::Processors);
+            Ok(match ring {
+                Ok(ring) if asked == CpuEngine::KernelRing => ring,
+                ring => CpuSource::inside(CpuEngine::Signals, rate_hz, ring.err().map(|error| error.to_string())),
+            })
         }
         _ => open_cpu(target, options),
     }

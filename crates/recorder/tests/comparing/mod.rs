@@ -183,6 +183,7 @@ impl Comparing {
             sdk_tools: wire::sdk::SdkTools::None,
             makes_up: false,
             stays: false,
+            quota: None,
         };
         let port: Port = diagnostics::find_pid(process.pid()).unwrap().port().unwrap();
         port.attach_profiler(wire::CLSID_MAIN, agent.to_str().unwrap(), &config.to_bytes(), LIMIT).unwrap();

@@ -169,15 +169,25 @@ fn file_of(number: RawFd) -> Option<(libc::dev_t, libc::ino_t)> {
     }
 }
 
+/// Whether the program is short of descriptors: nothing of `/proc` is read just now, which says nothing of what is there.
+pub fn are_short() -> bool {
+    super::clock::monotonic() < PAUSED_UNTIL.load(Relaxed)
+}
+
+/// Nothing of `/proc` is read for a while.
+fn pause() {
+    PAUSED_UNTIL.store(super::clock::monotonic() + PAUSE, Relaxed);
+}
+
 /// Reads the beginning of `/proc/self/task/<tid>/<file>`. Allocates nothing, and keeps nothing open. `None` if the thread has ended, or
 /// the program is about to run out of descriptors.
 pub fn read_task<'a>(tid: u32, file: &str, out: &'a mut [u8]) -> Option<&'a [u8]> {
-    if super::clock::monotonic() < PAUSED_UNTIL.load(Relaxed) {
+    if are_short() {
         return None;
     }
     let (read, reserved) = read_once(tid, file, out, false)?;
     if reserved {
-        PAUSED_UNTIL.store(super::clock::monotonic() + PAUSE, Relaxed);
+        pause();
     }
     out.get(..usize::try_from(read).ok()?)
 }
@@ -201,6 +211,9 @@ fn read_once(tid: u32, file: &str, out: &mut [u8], anyway: bool) -> Option<(isiz
     // SAFETY: the path is a C string.
     let descriptor = unsafe { libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC) };
     if descriptor < 0 {
+        if matches!(io::Error::last_os_error().raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) {
+            pause();
+        }
         return None;
     }
     let reserved = is_in_reserve(descriptor);

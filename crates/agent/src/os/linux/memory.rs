@@ -5,16 +5,23 @@
 
 use super::descriptors::Kept;
 use super::sandbox;
+use std::os::fd::RawFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// This process's memory, read with `process_vm_readv`, or `/proc/self/mem` where a sandbox refuses that.
+/// This process's memory, read through `/proc/self/mem`, or with `process_vm_readv` where that cannot be opened.
+///
+/// The file is what every filter of system calls allows that lets a process read files at all. The system call is not, and a
+/// filter may end the process for it; one that comes later, or is of a single thread, would be noticed too late.
 #[derive(Debug, Default)]
 pub struct OwnMemory {
+    file: OnceLock<Kept>,
+    /// Whether the file cannot be opened for good.
+    refused: AtomicBool,
+    /// Without the file: whether there is a filter.
     filtered: OnceLock<bool>,
-    /// Whether a filter has come since.
+    /// Whether one has come since.
     filtered_later: AtomicBool,
-    fallback: OnceLock<Option<Kept>>,
 }
 
 impl crate::memory::Memory for OwnMemory {
@@ -22,21 +29,17 @@ impl crate::memory::Memory for OwnMemory {
         if out.is_empty() {
             return true;
         }
-        // The filter might end the process for it.
+        if let Some(file) = self.file() {
+            return read_file(file, address, out) == out.len();
+        }
         if self.is_filtered() {
-            return self.read_file(address, out);
+            return false;
         }
         let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
         let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: out.len() };
         // SAFETY: the kernel writes at most `out.len()` bytes to `out`, and checks the other side itself.
         let read = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
-        if read >= 0 {
-            return read as usize == out.len();
-        }
-        match std::io::Error::last_os_error().raw_os_error() {
-            Some(libc::EPERM | libc::ENOSYS) => self.read_file(address, out),
-            _ => false,
-        }
+        usize::try_from(read) == Ok(out.len())
     }
 }
 
@@ -47,14 +50,37 @@ const PAGE: u64 = 4096;
 const MOST_PIECES: usize = 17;
 
 impl OwnMemory {
+    /// The number of the file, if it is open and still ours.
+    fn file(&self) -> Option<RawFd> {
+        if let Some(file) = self.file.get() {
+            return file.number().ok();
+        }
+        if self.refused.load(Relaxed) {
+            return None;
+        }
+        // SAFETY: the path is a C string.
+        match Kept::new(|| unsafe { libc::open(c"/proc/self/mem".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) }) {
+            // Another thread may have been faster; then this one goes.
+            Ok(file) => self.file.get_or_init(|| file).number().ok(),
+            Err(error) => {
+                // That descriptors or memory are short may pass.
+                let passes = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EINTR];
+                if error.raw_os_error().is_none_or(|code| !passes.contains(&code)) {
+                    self.refused.store(true, Relaxed);
+                }
+                None
+            }
+        }
+    }
+
     /// Whether a filter of system calls is known to be in place.
     fn is_filtered(&self) -> bool {
         self.filtered_later.load(Relaxed) || *self.filtered.get_or_init(sandbox::is_filtered)
     }
 
-    /// Looks once more whether a filter of system calls is in place for this thread.
+    /// Looks once more whether a filter of system calls is in place for this thread, where that matters.
     pub fn look_for_filter(&self) {
-        if !self.is_filtered() && sandbox::is_thread_filtered() {
+        if self.file().is_none() && !self.is_filtered() && sandbox::is_thread_filtered() {
             self.filtered_later.store(true, Relaxed);
         }
     }
@@ -62,8 +88,11 @@ impl OwnMemory {
     /// Fills `out` from `address` on as far as there is memory, and says how far that is. One system call reads at most
     /// 64 KB.
     pub fn read_some(&self, address: u64, out: &mut [u8]) -> usize {
+        if let Some(file) = self.file() {
+            return read_file(file, address, out);
+        }
         if self.is_filtered() {
-            return self.read_some_of_file(address, out);
+            return 0;
         }
         let mut pieces = [const { libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 } }; MOST_PIECES];
         let (mut at, mut left, mut count) = (address, out.len(), 0);
@@ -86,31 +115,15 @@ impl OwnMemory {
         // SAFETY: the kernel writes at most `wanted` bytes to `out`, which has them, and checks the other side itself: it
         // ends before the first piece that is not mapped. `count` pieces are filled.
         let read = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, pieces.as_ptr(), count, 0) };
-        match usize::try_from(read) {
-            Ok(read) => read,
-            Err(_) => match std::io::Error::last_os_error().raw_os_error() {
-                Some(libc::EPERM | libc::ENOSYS) => self.read_some_of_file(address, out),
-                _ => 0,
-            },
-        }
-    }
-
-    fn read_file(&self, address: u64, out: &mut [u8]) -> bool {
-        self.read_some_of_file(address, out) == out.len()
-    }
-
-    fn read_some_of_file(&self, address: u64, out: &mut [u8]) -> usize {
-        let file = self.fallback.get_or_init(open).as_ref().and_then(|file| file.number().ok());
-        let (Some(file), Ok(address)) = (file, libc::off_t::try_from(address)) else { return 0 };
-        // SAFETY: the kernel writes at most `out.len()` bytes to `out`, and checks the other side itself.
-        let read = unsafe { libc::pread(file, out.as_mut_ptr().cast(), out.len(), address) };
         usize::try_from(read).unwrap_or(0)
     }
 }
 
-fn open() -> Option<Kept> {
-    // SAFETY: the path is a C string.
-    Kept::new(|| unsafe { libc::open(c"/proc/self/mem".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) }).ok()
+fn read_file(file: RawFd, address: u64, out: &mut [u8]) -> usize {
+    let Ok(address) = libc::off_t::try_from(address) else { return 0 };
+    // SAFETY: the kernel writes at most `out.len()` bytes to `out`, and checks the other side itself.
+    let read = unsafe { libc::pread(file, out.as_mut_ptr().cast(), out.len(), address) };
+    usize::try_from(read).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -131,20 +144,41 @@ mod tests {
         assert_eq!(memory.read_some(data.as_ptr() as u64, &mut out), 21);
         assert_eq!(memory.read_some(8, &mut out), 0);
         assert_eq!(memory.read_some(u64::MAX - 4, &mut out), 0);
-        // The same where a filter may forbid the system call.
-        let memory = OwnMemory { filtered: true.into(), ..OwnMemory::default() };
+        // The same where the file cannot be opened.
+        let memory = without_file();
         out = [0; 21];
         assert!(memory.read(data.as_ptr() as u64, &mut out));
         assert_eq!(out, data);
         assert!(!memory.read(8, &mut out));
+        // And not at all where a filter may forbid the system call, too.
+        let memory = OwnMemory { filtered: true.into(), ..without_file() };
+        assert!(!memory.read(data.as_ptr() as u64, &mut out));
+        assert_eq!(memory.read_some(data.as_ptr() as u64, &mut out), 0);
+    }
+
+    /// As in a process that may not be debugged, whose files belong to root.
+    fn without_file() -> OwnMemory {
+        OwnMemory { refused: true.into(), ..OwnMemory::default() }
+    }
+
+    #[test]
+    fn without_a_free_descriptor_the_file_is_tried_again() {
+        let memory = OwnMemory::default();
+        let free = wire::Resource::Descriptors.budget() - crate::ledger::held(wire::Resource::Descriptors);
+        let all = crate::ledger::take(wire::Resource::Descriptors, free).unwrap();
+        assert!(memory.file().is_none());
+        drop(all);
+        assert!(memory.file().is_some());
     }
 
     #[test]
     fn a_filter_that_comes_later_is_heeded() {
         use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
         let data = [7u8; 32];
-        let memory = OwnMemory::default();
+        let with_file = OwnMemory::default();
+        let memory = without_file();
         let mut out = [0; 32];
+        assert_eq!(with_file.read_some(data.as_ptr() as u64, &mut out), 32);
         assert_eq!(memory.read_some(data.as_ptr() as u64, &mut out), 32);
         memory.look_for_filter();
         assert!(!memory.is_filtered(), "this test takes a machine without a filter");
@@ -159,7 +193,8 @@ mod tests {
                 let mut out = [0; 32];
                 assert_eq!(memory.read_some(data.as_ptr() as u64, &mut out), 0, "the call is refused");
                 memory.look_for_filter();
-                assert_eq!(memory.read_some(data.as_ptr() as u64, &mut out), 32, "it is not made");
+                assert!(memory.is_filtered(), "it is not made again");
+                assert_eq!(with_file.read_some(data.as_ptr() as u64, &mut out), 32, "it was never made");
                 assert_eq!(out, data);
             });
         });
@@ -182,11 +217,11 @@ mod tests {
             start
         };
         let mut out = vec![1; 64 << 10];
-        for filtered in [false, true] {
-            let memory = OwnMemory { filtered: filtered.into(), ..OwnMemory::default() };
+        for (with_file, memory) in [(false, without_file()), (true, OwnMemory::default())] {
             let read = memory.read_some(start as u64 + 100, &mut out);
             // Through the file, the kernel reads what the process itself may not.
-            assert!(read == 2 * PAGE as usize - 100 || filtered && read > 2 * PAGE as usize - 100, "{filtered} {read}");
+            let whole = 2 * PAGE as usize - 100;
+            assert!(read == whole || with_file && read > whole, "{with_file} {read}");
             assert!(out[..2 * PAGE as usize - 100].iter().all(|&byte| byte == 0));
             assert_eq!(memory.read_some(start as u64 + 100, &mut out[..5000]), 5000);
         }
