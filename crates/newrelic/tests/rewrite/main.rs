@@ -1,0 +1,9 @@
+//! New method bodies, made with a model of a module's metadata.
+
+mod helpers;
+mod model;
+mod recorded;
+mod refusals;
+mod repairs;
+mod shapes;
+mod support;
