@@ -202,8 +202,10 @@ fn names(list: &str) -> Vec<String> {
 
 /// What follows `-ap` on a command line, without one pair of quotes.
 fn pool_argument(command_line: &str) -> Option<String> {
-    let (_, rest) = command_line.split_once("-ap ")?;
-    let rest = rest.trim_start();
+    const OPTION: &str = "-ap ";
+    let is_word = |at: usize| command_line.get(..at).is_some_and(|front| front.is_empty() || front.ends_with(' '));
+    let (at, _) = command_line.match_indices(OPTION).find(|(at, _)| is_word(*at))?;
+    let rest = command_line.get(at + OPTION.len()..)?.trim_start();
     let pool = match rest.strip_prefix('"') {
         Some(quoted) => quoted.split_once('"').map_or(quoted, |(pool, _)| pool),
         None => rest.split_once(' ').map_or(rest, |(pool, _)| pool),
@@ -303,6 +305,7 @@ mod tests {
         assert_eq!(pool("w3wp.exe -ap DefaultAppPool -v 4").as_deref(), Some("DefaultAppPool"));
         assert_eq!(pool("w3wp.exe -ap \"My Pool\" -v 4").as_deref(), Some("My Pool"));
         assert_eq!(pool("w3wp.exe -ap \"My Pool").as_deref(), Some("My Pool"));
+        assert_eq!(pool("w3wp.exe --x-ap no -ap yes").as_deref(), Some("yes"));
         assert_eq!(pool("w3wp.exe -v 4"), None);
         assert_eq!(pool("w3wp.exe -ap "), None);
         assert_eq!(unix(&[]).application_pool("w3wp.exe -ap Pool"), None);

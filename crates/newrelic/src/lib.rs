@@ -15,6 +15,7 @@ pub mod attributes;
 pub mod configuration;
 pub mod decision;
 pub mod environment;
+pub mod files;
 pub mod log;
 pub mod points;
 pub mod rewrite;

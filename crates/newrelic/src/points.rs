@@ -4,11 +4,13 @@ mod custom;
 mod extensions;
 mod file;
 mod lambda;
+mod refresh;
 
 pub use custom::CustomInstrumentation;
-pub use extensions::{Extensions, folders, is_deprecated, is_extension};
+pub use extensions::{Extensions, is_deprecated, is_extension};
 pub use file::{FileError, read};
 pub use lambda::lambda_point;
+pub use refresh::{Refresh, refresh};
 
 use crate::configuration::IgnoreList;
 use crate::log::{Level, Message};

@@ -2,11 +2,12 @@
 
 use crate::Runtime;
 use crate::environment::Platform;
+use crate::files::extension_folders;
 use crate::log::{Level, Message};
 use crate::xml;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Files of earlier agents that are not read any more, by a part of their names.
 const DEPRECATED: [&str; 3] = [
@@ -14,17 +15,6 @@ const DEPRECATED: [&str; 3] = [
     "NewRelic.Providers.Wrapper.CastleMonoRail2.Instrumentation.xml",
     "NewRelic.Providers.Wrapper.Asp35.Instrumentation.xml",
 ];
-
-/// The folders of instrumentation files, without those below them.
-#[must_use]
-pub fn folders(home: &Path, runtime: Runtime) -> [PathBuf; 2] {
-    let extensions = home.join("extensions");
-    let own = extensions.join(match runtime {
-        Runtime::Core => "netcore",
-        Runtime::Framework => "netframework",
-    });
-    [extensions, own]
-}
 
 /// Whether a file with this name is read.
 #[must_use]
@@ -58,7 +48,7 @@ impl Extensions {
     #[must_use]
     pub fn read(home: &Path, runtime: Runtime, platform: Platform) -> Self {
         let mut extensions = Self::default();
-        for folder in folders(home, runtime) {
+        for folder in extension_folders(home, runtime) {
             let entries = match fs::read_dir(&folder) {
                 Ok(entries) => entries,
                 Err(error) => {
@@ -120,7 +110,7 @@ mod tests {
     #[test]
     fn both_folders_and_nothing_below() {
         let home = tempfile::tempdir().unwrap();
-        let [common, own] = folders(home.path(), Runtime::Core);
+        let [common, own] = extension_folders(home.path(), Runtime::Core);
         fs::create_dir_all(&own).unwrap();
         fs::create_dir_all(common.join("netframework")).unwrap();
         fs::create_dir_all(common.join("folder.xml")).unwrap();

@@ -19,7 +19,7 @@ pub mod helpers;
 pub use api::{API_ASSEMBLY, API_TYPE, instrument_api, is_api_method};
 pub use module::{AssemblyReference, MetadataError, ModuleMetadata};
 pub use preprocess::preprocess;
-pub use references::{CORE_LIBRARY, FRAMEWORK_LIBRARY};
+pub use references::{CORE_LIBRARY, FRAMEWORK_LIBRARY, external_types};
 pub use refusal::Refusal;
 pub use runtime_async::{IMPL_ASYNC, effective_return_type};
 pub use tracer::{Tracer, instrument};

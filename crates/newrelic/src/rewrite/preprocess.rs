@@ -16,9 +16,13 @@ const LONG_BRANCHES: usize = 127;
 /// tail calls become `nop`, since such a call would have to be followed by `ret`.
 ///
 /// # Errors
-/// The code cannot be read, does not end in its last `ret`, or has a branch or clause into the middle of an instruction.
+/// The code cannot be read, does not end in its last `ret`, jumps to another method (`jmp`), or has a branch or clause into the middle of an instruction.
 pub fn preprocess<'a>(body: &MethodBody<'a>) -> Result<MethodBody<'a>, Refusal> {
     let instructions = body.decode().map_err(|_| Refusal::InvalidMethod)?;
+    // A jump to another method may not leave the try block that will surround it.
+    if instructions.iter().any(|instruction| instruction.opcode == Opcode::Jmp) {
+        return Err(Refusal::InvalidMethod);
+    }
     let returns = instructions.iter().filter(|instruction| instruction.opcode == Opcode::Ret).count();
     if returns == 0 {
         return Ok(without_tail_calls(body.clone(), &instructions));
@@ -156,6 +160,7 @@ mod tests {
         assert_eq!(code(&tiny(&[0x14, 0x7a])).unwrap(), [0x14, 0x7a]);
         assert_eq!(code(&tiny(&[0x2a, 0x2b, 0xfd])), Err(Refusal::InvalidMethod));
         assert_eq!(code(&tiny(&[0xff, 0x2a])), Err(Refusal::InvalidMethod));
+        assert_eq!(code(&tiny(&[0x27, 1, 0, 0, 0x0a])), Err(Refusal::InvalidMethod));
         // A byte that looks like `ret` at the end of an operand is none.
         assert_eq!(code(&tiny(&[0x2a, 0x1f, 0x2a])), Err(Refusal::InvalidMethod));
     }

@@ -1,10 +1,12 @@
 //! Tokens of the types and members that injected code names.
 
+use super::helpers::HELPER_TYPE;
 use super::{AssemblyReference, ModuleMetadata, Refusal, Settings};
 use crate::Runtime;
 use crate::shape::AgentShape;
 use crate::strategy::CallingStrategy;
 use cil::{CallingConvention, MethodSig, Primitive, Token, TokenKind, TypeSig};
+use std::collections::HashMap;
 
 /// Name of the library that defines the basic types of .NET Core.
 pub const CORE_LIBRARY: &str = "System.Private.CoreLib";
@@ -28,6 +30,49 @@ const FRAMEWORK_REFERENCE: AssemblyReference = AssemblyReference {
 /// What finishes a tracer is an instance of this.
 const ACTION: &str = "System.Action`2";
 
+/// The assembly that injected code looks for a type in.
+fn library_of(name: &str, runtime: Runtime, shape: AgentShape) -> &'static str {
+    if runtime == Runtime::Framework {
+        return FRAMEWORK_LIBRARY;
+    }
+    match name {
+        "System.Exception" | "System.Type" => "System.Runtime",
+        "System.Reflection.Assembly" | "System.Reflection.MethodInfo" | "System.Reflection.MethodBase" => {
+            "System.Reflection"
+        }
+        ACTION => "System.Core",
+        _ if shape == AgentShape::V10_53 => "System.Runtime",
+        _ => CORE_LIBRARY,
+    }
+}
+
+/// The types that the code around every instrumented method names, with the libraries that they are looked for in.
+///
+/// In a trimmed program some of them are missing. A method that named one could not be compiled, so this has to be checked
+/// before the first one is given a new body. Types of parameters and results come in addition; the method itself has those.
+#[must_use]
+pub fn external_types(settings: &Settings<'_>) -> Vec<(&'static str, &'static str)> {
+    let mut types = vec![
+        "System.Object",
+        "System.Exception",
+        "System.Type",
+        "System.RuntimeTypeHandle",
+        "System.UInt32",
+        "System.UInt64",
+        ACTION,
+    ];
+    match (settings.strategy, settings.shape) {
+        (CallingStrategy::Reflection, _) => {
+            types.extend(["System.Reflection.Assembly", "System.Reflection.MethodInfo", "System.Reflection.MethodBase"])
+        }
+        (CallingStrategy::Cache, AgentShape::V10_55) => types.push(HELPER_TYPE),
+        (CallingStrategy::Cache, _) => {
+            types.extend([HELPER_TYPE, "System.Reflection.MethodInfo", "System.Reflection.MethodBase"]);
+        }
+    }
+    types.into_iter().map(|name| (library_of(name, settings.runtime, settings.shape), name)).collect()
+}
+
 /// Finds or defines what injected code names, in one module.
 pub(super) struct References<'m, M: ?Sized> {
     metadata: &'m mut M,
@@ -36,6 +81,9 @@ pub(super) struct References<'m, M: ?Sized> {
     strategy: CallingStrategy,
     /// Whether the module is the core library, so that its types are its own.
     is_core_library: bool,
+    /// Tokens of libraries and types that were asked for.
+    libraries: HashMap<&'static str, Token>,
+    classes: HashMap<String, Token>,
 }
 
 impl<'m, M: ModuleMetadata + ?Sized> References<'m, M> {
@@ -46,6 +94,8 @@ impl<'m, M: ModuleMetadata + ?Sized> References<'m, M> {
             shape: settings.shape,
             strategy: settings.strategy,
             is_core_library,
+            libraries: HashMap::new(),
+            classes: HashMap::new(),
         }
     }
 
@@ -53,27 +103,18 @@ impl<'m, M: ModuleMetadata + ?Sized> References<'m, M> {
         self.metadata
     }
 
-    /// The assembly that a type is looked for in.
-    fn library_of(&self, name: &str) -> &'static str {
-        if self.runtime == Runtime::Framework {
-            return FRAMEWORK_LIBRARY;
+    /// The `AssemblyRef` for a library: one that exists, or a new one.
+    fn scope(&mut self, library: &'static str) -> Result<Token, Refusal> {
+        if let Some(known) = self.libraries.get(library) {
+            return Ok(*known);
         }
-        match name {
-            "System.Exception" | "System.Type" => "System.Runtime",
-            "System.Reflection.Assembly" | "System.Reflection.MethodInfo" | "System.Reflection.MethodBase" => {
-                "System.Reflection"
-            }
-            ACTION => "System.Core",
-            "System.Console" => "System.Console",
-            _ if self.shape == AgentShape::V10_53 => "System.Runtime",
-            _ => CORE_LIBRARY,
-        }
+        let token = self.find_or_define(library)?;
+        self.libraries.insert(library, token);
+        Ok(token)
     }
 
-    /// The `AssemblyRef` for a library: one that exists, or a new one.
-    ///
     /// Names have to be equal. The agent's own profiler takes one that ends alike, which need not be the library.
-    fn scope(&mut self, library: &'static str) -> Result<Token, Refusal> {
+    fn find_or_define(&mut self, library: &'static str) -> Result<Token, Refusal> {
         let references = self.metadata.assembly_references();
         let named = |name: &str| references.iter().find(|(_, other)| other == name).map(|(token, _)| *token);
         if let Some(known) = named(library) {
@@ -93,13 +134,20 @@ impl<'m, M: ModuleMetadata + ?Sized> References<'m, M> {
 
     /// The token of a type by its full name.
     pub fn class(&mut self, name: &str) -> Result<Token, Refusal> {
-        if self.is_core_library {
-            return self
-                .metadata
-                .find_type_definition(name)
-                .ok_or_else(|| Refusal::MissingMember { name: name.to_owned() });
+        if let Some(known) = self.classes.get(name) {
+            return Ok(*known);
         }
-        let scope = self.scope(self.library_of(name))?;
+        let token = self.find_or_define_class(name)?;
+        self.classes.insert(name.to_owned(), token);
+        Ok(token)
+    }
+
+    fn find_or_define_class(&mut self, name: &str) -> Result<Token, Refusal> {
+        if self.is_core_library {
+            let own = self.metadata.find_type_definition(name);
+            return own.ok_or_else(|| Refusal::MissingMember { name: name.to_owned() });
+        }
+        let scope = self.scope(library_of(name, self.runtime, self.shape))?;
         match self.metadata.find_type_reference(scope, name) {
             Some(known) => Ok(known),
             None => Ok(self.metadata.define_type_reference(scope, name)?),

@@ -4,7 +4,7 @@ use crate::support::{TRACER, app, function, listing, settings, tiny};
 use newrelic::Runtime;
 use newrelic::points::flags;
 use newrelic::rewrite::{
-    Function, IMPL_ASYNC, Refusal, Rewritten, Settings, instrument, instrument_api, is_api_method,
+    Function, IMPL_ASYNC, Refusal, Rewritten, Settings, external_types, instrument, instrument_api, is_api_method,
 };
 use newrelic::shape::AgentShape;
 use newrelic::strategy::CallingStrategy;
@@ -60,6 +60,22 @@ fn the_core_library_is_referred_to_by_its_name_from_10_54_on() {
         assert!(new.contains(&"type [System.Runtime]System.Exception".to_owned()));
         assert!(new.contains(&"type [System.Core]System.Action`2".to_owned()));
         assert!(new.contains(&"type [System.Reflection]System.Reflection.MethodBase".to_owned()));
+    }
+}
+
+#[test]
+fn external_types_are_those_that_bodies_name() {
+    for shape in [AgentShape::V10_53, AgentShape::V10_54, AgentShape::V10_55] {
+        for strategy in [CallingStrategy::Cache, CallingStrategy::Reflection] {
+            let settings = settings(shape, strategy);
+            let log = traced(&settings, &VOID, 0).0;
+            let mut named: Vec<&str> = log.iter().filter_map(|line| line.strip_prefix("type ")).collect();
+            let listed = external_types(&settings).into_iter().map(|(library, name)| format!("[{library}]{name}"));
+            let mut listed: Vec<String> = listed.collect();
+            named.sort_unstable();
+            listed.sort_unstable();
+            assert_eq!(named, listed, "{shape} {strategy}");
+        }
     }
 }
 

@@ -1,0 +1,126 @@
+//! Where the agent's files are.
+
+use crate::Runtime;
+use crate::configuration::{APPLICATION_SUFFIX, FILE_NAME};
+use crate::environment::{Environment, Platform};
+use crate::shape::AGENT_FILE;
+use std::path::{Path, PathBuf};
+
+/// Name of the folder with what is for one family of runtimes only.
+const fn own_folder(runtime: Runtime) -> &'static str {
+    match runtime {
+        Runtime::Core => "netcore",
+        Runtime::Framework => "netframework",
+    }
+}
+
+/// Where the managed agent may be, the more important places first.
+#[must_use]
+pub fn agent_candidates(install: Option<&str>, home: Option<&str>, runtime: Runtime) -> Vec<PathBuf> {
+    let folders = [install, home].into_iter().flatten().map(Path::new);
+    folders.flat_map(|folder| [folder.join(AGENT_FILE), folder.join(own_folder(runtime)).join(AGENT_FILE)]).collect()
+}
+
+/// The managed agent: the first place where there is a file. `home` is from the environment or the registry.
+#[must_use]
+pub fn find_agent(environment: &Environment, home: Option<&str>, runtime: Runtime) -> Option<PathBuf> {
+    let install = environment.install_path();
+    agent_candidates(install.as_deref(), home, runtime).into_iter().find(|path| path.is_file())
+}
+
+/// The product name that the managed agent has in its version resource. On Windows a file with another one is not it.
+#[must_use]
+pub const fn product_name(runtime: Runtime) -> &'static str {
+    match runtime {
+        Runtime::Core => "New Relic .NET CoreCLR Agent",
+        Runtime::Framework => "New Relic .NET Agent",
+    }
+}
+
+/// The folders of instrumentation files, without those below them.
+#[must_use]
+pub fn extension_folders(home: &Path, runtime: Runtime) -> [PathBuf; 2] {
+    let extensions = home.join("extensions");
+    let own = extensions.join(own_folder(runtime));
+    [extensions, own]
+}
+
+/// Paths of the configuration files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigurationPaths {
+    /// In the agent's home.
+    pub global: PathBuf,
+    /// In the program's folder on Windows; on Linux in the current folder.
+    pub local: PathBuf,
+    /// Beside the program.
+    pub application: PathBuf,
+}
+
+impl ConfigurationPaths {
+    /// The paths for a program.
+    #[must_use]
+    pub fn of(home: &Path, program: &Path, platform: Platform) -> Self {
+        let folder = match platform {
+            Platform::Unix => Path::new("."),
+            Platform::Windows => program.parent().unwrap_or(Path::new(".")),
+        };
+        let mut application = program.as_os_str().to_owned();
+        application.push(APPLICATION_SUFFIX);
+        Self { global: home.join(FILE_NAME), local: folder.join(FILE_NAME), application: application.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn the_agent_is_in_the_first_place_that_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+        let (install, home) = (path("install"), path("home"));
+        let environment = Environment::new(Platform::Unix, [("NEW_RELIC_INSTALL_PATH", install.as_str())]);
+        let find = || find_agent(&environment, Some(&home), Runtime::Core);
+        assert_eq!(find(), None);
+        let places = ["home/netcore", "home", "install/netcore", "install"];
+        for place in places {
+            let path = folder.path().join(place).join(AGENT_FILE);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, "").unwrap();
+            assert_eq!(find(), Some(path));
+        }
+        let other = find_agent(&Environment::new(Platform::Unix, [("", ""); 0]), Some(&home), Runtime::Framework);
+        assert_eq!(other, Some(folder.path().join("home").join(AGENT_FILE)));
+        // A folder of that name is not it.
+        let empty = path("empty");
+        fs::create_dir_all(Path::new(&empty).join(AGENT_FILE)).unwrap();
+        assert_eq!(find_agent(&Environment::new(Platform::Unix, [("", ""); 0]), Some(&empty), Runtime::Core), None);
+    }
+
+    #[test]
+    fn candidates() {
+        assert!(agent_candidates(None, None, Runtime::Core).is_empty());
+        let paths = agent_candidates(Some("/i"), Some("/h"), Runtime::Framework);
+        let expected =
+            ["/i", "/i/netframework", "/h", "/h/netframework"].map(|folder| Path::new(folder).join(AGENT_FILE));
+        assert_eq!(paths, expected);
+    }
+
+    #[test]
+    fn configuration_files() {
+        let unix = ConfigurationPaths::of(Path::new("/h"), Path::new("/usr/bin/dotnet"), Platform::Unix);
+        assert_eq!(unix.global, Path::new("/h/newrelic.config"));
+        assert_eq!(unix.local, Path::new("./newrelic.config"));
+        assert_eq!(unix.application, Path::new("/usr/bin/dotnet.config"));
+        let windows = ConfigurationPaths::of(Path::new("/h"), Path::new("/iis/w3wp.exe"), Platform::Windows);
+        assert_eq!(windows.local, Path::new("/iis/newrelic.config"));
+        assert_eq!(windows.application, Path::new("/iis/w3wp.exe.config"));
+    }
+
+    #[test]
+    fn products() {
+        assert_eq!(product_name(Runtime::Core), "New Relic .NET CoreCLR Agent");
+        assert_eq!(product_name(Runtime::Framework), "New Relic .NET Agent");
+    }
+}
