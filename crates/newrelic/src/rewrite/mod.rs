@@ -7,6 +7,7 @@
 mod api;
 mod assembler;
 mod calls;
+mod injection;
 mod module;
 mod preprocess;
 mod references;
@@ -17,6 +18,7 @@ mod tracer;
 pub mod helpers;
 
 pub use api::{API_ASSEMBLY, API_TYPE, instrument_api, is_api_method};
+pub use injection::{CoreLibraryMetadata, Injection, NewMethod, inject, is_core_library};
 pub use module::{AssemblyReference, MetadataError, ModuleMetadata};
 pub use preprocess::preprocess;
 pub use references::{CORE_LIBRARY, FRAMEWORK_LIBRARY, external_types};

@@ -2,7 +2,7 @@
 
 use crate::support::unhex;
 use cil::{CallEffect, Token, TokenKind, Tokens, call_effect};
-use newrelic::rewrite::{AssemblyReference, MetadataError, ModuleMetadata};
+use newrelic::rewrite::{AssemblyReference, CoreLibraryMetadata, MetadataError, ModuleMetadata, NewMethod};
 use serde_json::Value;
 use std::collections::HashMap;
 
@@ -31,6 +31,8 @@ pub struct Model {
     has_all_members: bool,
     /// Types that cannot be boxed.
     by_ref_like: Vec<String>,
+    /// A part of the names of what cannot be defined.
+    pub fails: Option<String>,
     /// Everything that was defined, as text.
     pub log: Vec<String>,
 }
@@ -92,6 +94,7 @@ impl Model {
             agent_path_length: state["agentPathLength"].as_u64().unwrap_or(0) as usize,
             has_all_members: state["hasAllMembers"] == true,
             by_ref_like: entries(&state["byRefLike"]).map(|(name, _)| name.to_owned()).collect(),
+            fails: None,
             log: Vec::new(),
             assembly_references,
             type_references,
@@ -202,6 +205,55 @@ impl ModuleMetadata for Model {
 
     fn is_by_ref_like(&self, token: Token) -> bool {
         self.type_names.get(&token).is_some_and(|name| self.by_ref_like.contains(name))
+    }
+}
+
+impl Model {
+    /// A definition; an error if it was chosen to fail.
+    fn define(&mut self, kind: TokenKind, name: &str, text: String) -> Result<Token, MetadataError> {
+        self.log.push(text);
+        if self.fails.as_ref().is_some_and(|part| name.contains(part)) {
+            return Err(MetadataError("chosen to fail".to_owned()));
+        }
+        Ok(self.next(kind))
+    }
+}
+
+impl CoreLibraryMetadata for Model {
+    fn define_type(&mut self, name: &str, attributes: u32, _extends: Token) -> Result<Token, MetadataError> {
+        let token = self.define(TokenKind::TypeDef, name, format!("type {name} {attributes:#x}"))?;
+        self.type_definitions.insert(name.to_owned(), token);
+        Ok(token)
+    }
+
+    fn define_field(
+        &mut self,
+        parent: Token,
+        name: &str,
+        attributes: u32,
+        signature: &[u8],
+    ) -> Result<Token, MetadataError> {
+        let token = self.define(TokenKind::FieldDef, name, format!("field {name} {attributes:#x} {signature:02x?}"))?;
+        self.fields.insert((parent, name.to_owned()), token);
+        Ok(token)
+    }
+
+    fn define_method(&mut self, parent: Token, method: &NewMethod<'_>) -> Result<Token, MetadataError> {
+        let NewMethod { name, attributes, implementation, signature, body_of } = *method;
+        let text = format!("method {name} {attributes:#x} {implementation:#x} body {:08x}", body_of.0);
+        let token = self.define(TokenKind::MethodDef, name, text)?;
+        self.methods.insert((parent, name.to_owned(), signature.to_vec()), token);
+        Ok(token)
+    }
+
+    fn add_attribute(&mut self, _method: Token, constructor: Token) -> Result<(), MetadataError> {
+        self.log.push(format!("attribute {:08x}", constructor.0));
+        Ok(())
+    }
+
+    fn assert_unmanaged_code(&mut self, _method: Token) -> Result<(), MetadataError> {
+        self.log.push("assert".to_owned());
+        Ok(())
     }
 }
 
