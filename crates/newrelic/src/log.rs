@@ -3,6 +3,8 @@
 mod location;
 mod logger;
 
+pub mod texts;
+
 pub use location::{Location, directory, file_name};
 pub use logger::{Clock, Logger, Sink, SystemClock, timestamp};
 

@@ -85,14 +85,14 @@ pub fn is_core_library(path: &str, runtime: Runtime) -> bool {
     path.strip_suffix(".dll").is_some_and(|path| path.ends_with(library))
 }
 
-/// Adds all helpers to the core library, whose path is `module`. Where one cannot be added the others are, and injected
-/// code uses reflection.
+/// Adds all helpers to the core library, whose path is `module`, unless they are there. Where one cannot be added the others
+/// are, and injected code uses reflection.
 pub fn inject<M: CoreLibraryMetadata + ?Sized>(module: &str, settings: &Settings<'_>, metadata: &mut M) -> Injection {
     let mut messages = Vec::new();
-    let mut say = |level, text: String| messages.push(Message::new(level, text));
-    if settings.strategy == CallingStrategy::Reflection {
+    if settings.strategy == CallingStrategy::Reflection || all_defined(settings, metadata) {
         return Injection { strategy: settings.strategy, messages };
     }
+    let mut say = |level, text: String| messages.push(Message::new(level, text));
     let constructor = metadata
         .find_type_definition(HELPER_TYPE)
         .and_then(|parent| Some((parent, metadata.find_method_definition(parent, ".ctor", &CONSTRUCTOR)?)));

@@ -60,7 +60,12 @@ fn everything_is_defined_in_order() {
         }
     }
     let mut model = core_library();
-    inject("/lib/x.dll", &settings(AgentShape::V10_54, CallingStrategy::Cache), &mut model);
+    let settings = settings(AgentShape::V10_54, CallingStrategy::Cache);
+    inject("/lib/x.dll", &settings, &mut model);
+    let count = model.log.len();
+    // They are defined once.
+    assert_eq!(inject("/lib/x.dll", &settings, &mut model).strategy, CallingStrategy::Cache);
+    assert_eq!(model.log.len(), count);
     assert_eq!(model.log[0], "type __NRInitializer__ 0x180");
     assert_eq!(model.log[1], "field _agentMethodFunc 0x16 [06, 1c]");
     assert_eq!(model.log[4], "method LoadAssemblyOrThrow 0x96 0x8 body 06000011");
