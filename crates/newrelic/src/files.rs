@@ -3,7 +3,10 @@
 use crate::Runtime;
 use crate::configuration::{APPLICATION_SUFFIX, FILE_NAME};
 use crate::environment::{Environment, Platform};
+use crate::log::{Level, Message};
 use crate::shape::AGENT_FILE;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Name of the folder with what is for one family of runtimes only.
@@ -70,10 +73,40 @@ impl ConfigurationPaths {
     }
 }
 
+/// The bytes of the configuration files.
+#[derive(Debug)]
+pub struct ConfigurationFiles {
+    /// The global one, without which no process is instrumented.
+    pub global: io::Result<Vec<u8>>,
+    /// The local one, if there is one.
+    pub local: Option<Vec<u8>>,
+    /// The application configuration, if there is one.
+    pub application: Option<Vec<u8>>,
+    /// Lines for the log.
+    pub messages: Vec<Message>,
+}
+
+impl ConfigurationFiles {
+    /// Reads the files. One that is there and cannot be read is worth a warning, unless it is the global one.
+    #[must_use]
+    pub fn read(paths: &ConfigurationPaths) -> Self {
+        let mut messages = Vec::new();
+        let mut optional = |path: &Path| match fs::read(path) {
+            Ok(bytes) => Some(bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => {
+                messages.push(Message::new(Level::Warn, format!("Unable to read {}: {error}", path.display())));
+                None
+            }
+        };
+        let (local, application) = (optional(&paths.local), optional(&paths.application));
+        Self { global: fs::read(&paths.global), local, application, messages }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     #[test]
     fn the_agent_is_in_the_first_place_that_has_it() {
@@ -116,6 +149,28 @@ mod tests {
         let windows = ConfigurationPaths::of(Path::new("/h"), Path::new("/iis/w3wp.exe"), Platform::Windows);
         assert_eq!(windows.local, Path::new("/iis/newrelic.config"));
         assert_eq!(windows.application, Path::new("/iis/w3wp.exe.config"));
+    }
+
+    #[test]
+    fn files_that_are_missing_or_cannot_be_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().join("\u{65e5}\u{672c}\u{8a9e}");
+        fs::create_dir_all(&home).unwrap();
+        let paths = ConfigurationPaths {
+            global: home.join(FILE_NAME),
+            local: folder.path().join(FILE_NAME),
+            application: folder.path().to_owned(),
+        };
+        let files = ConfigurationFiles::read(&paths);
+        assert_eq!(files.global.unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(files.local.is_none() && files.application.is_none());
+        // A folder is no file, and that is worth a line.
+        assert_eq!(files.messages.len(), 1);
+        fs::write(&paths.global, "\u{feff}<configuration/>").unwrap();
+        fs::write(&paths.local, "<local/>").unwrap();
+        let files = ConfigurationFiles::read(&paths);
+        assert_eq!(files.global.unwrap(), "\u{feff}<configuration/>".as_bytes());
+        assert_eq!(files.local.unwrap(), b"<local/>");
     }
 
     #[test]

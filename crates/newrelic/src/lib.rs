@@ -17,6 +17,7 @@ pub mod decision;
 pub mod environment;
 pub mod files;
 pub mod log;
+pub mod plan;
 pub mod points;
 pub mod rewrite;
 pub mod shape;

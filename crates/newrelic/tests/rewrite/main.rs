@@ -1,6 +1,7 @@
 //! New method bodies, made with a model of a module's metadata.
 
 mod helpers;
+mod hostile;
 mod injection;
 mod model;
 mod recorded;

@@ -228,3 +228,35 @@ fn runtime_async_methods_say_so() {
         assert_eq!(traced(&older, &task, IMPL_ASYNC).1, Err(Refusal::RuntimeAsync));
     }
 }
+
+#[test]
+fn runtime_async_bodies_are_those_of_ordinary_methods() {
+    let settings = settings(AgentShape::V10_55, CallingStrategy::Cache);
+    let new = |signature: &[u8], code: &[u8], implementation| {
+        let body = tiny(code);
+        let function = Function { implementation, ..function(signature, &body) };
+        instrument(&function, &TRACER, &settings, &mut app()).unwrap()
+    };
+    let mnemonics = |new: &Rewritten| -> Vec<String> {
+        let lines = listing(&new.bytes).into_iter();
+        lines.map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+    };
+    let task = new(&[0, 0, 0x12, 9], &[0x2a], IMPL_ASYNC);
+    let void = new(&VOID, &[0x2a], 0);
+    assert_eq!((&task.locals, mnemonics(&task)), (&void.locals, mnemonics(&void)));
+    assert_eq!(task.locals[..2], [7, 2]);
+    // The bytes differ in one of those of the flags only.
+    let differences = task.bytes.iter().zip(&void.bytes).filter(|(task, void)| task != void).count();
+    assert_eq!((task.bytes.len(), differences), (void.bytes.len(), 1));
+
+    let task = new(&[0, 0, 0x15, 0x12, 13, 1, 8], &[0x17, 0x2a], IMPL_ASYNC);
+    let int = new(&[0, 0, 8], &[0x17, 0x2a], 0);
+    assert_eq!((task.locals[1], task.locals.last()), (3, Some(&8)));
+    assert_eq!(task.locals, int.locals);
+    // And the type that the runtime makes a task of is loaded in place of null.
+    let mut lines = mnemonics(&task);
+    let at = lines.iter().rposition(|line| line == "ldtoken").unwrap();
+    assert_eq!(lines[at + 1], "call");
+    lines.splice(at..at + 2, ["ldnull".to_owned()]);
+    assert_eq!(lines, mnemonics(&int));
+}
