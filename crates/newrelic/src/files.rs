@@ -7,7 +7,7 @@ use crate::log::{Level, Message};
 use crate::shape::AGENT_FILE;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 
 /// Name of the folder with what is for one family of runtimes only.
 const fn own_folder(runtime: Runtime) -> &'static str {
@@ -25,10 +25,14 @@ pub fn agent_candidates(install: Option<&str>, home: Option<&str>, runtime: Runt
 }
 
 /// The managed agent: the first place where there is a file. `home` is from the environment or the registry.
+///
+/// The path is absolute, since injected code loads the file from it when the current folder may be another one.
 #[must_use]
 pub fn find_agent(environment: &Environment, home: Option<&str>, runtime: Runtime) -> Option<PathBuf> {
     let install = environment.install_path();
-    agent_candidates(install.as_deref(), home, runtime).into_iter().find(|path| path.is_file())
+    let found = agent_candidates(install.as_deref(), home, runtime).into_iter().find(|path| path.is_file())?;
+    // One that is absolute stays as it was written.
+    Some(if found.is_absolute() { found } else { path::absolute(&found).unwrap_or(found) })
 }
 
 /// The product name that the managed agent has in its version resource. On Windows a file with another one is not it.

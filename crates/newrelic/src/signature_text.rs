@@ -1,6 +1,6 @@
 //! The text form of a method's parameters: what instrumentation files name overloads by, and what a tracer gets.
 //!
-//! `System.Int32,System.String[],System.Collections.Generic.List`1[!!0]`: no spaces, full names, of nested types only the
+//! ``System.Int32,System.String[],System.Collections.Generic.List`1[!!0]``: no spaces, full names, of nested types only the
 //! innermost name, without assemblies and custom modifiers.
 
 use cil::{MethodSig, Primitive, Token, TypeSig};

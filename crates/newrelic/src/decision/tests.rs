@@ -288,3 +288,35 @@ fn reasons_are_sentences() {
     assert_eq!(Reason::DotnetCommand("run".to_owned()).to_string(), "it is the command \"dotnet run\"");
     assert_eq!(Reason::Tool("MSBuild.dll").to_string(), "its command line contains MSBuild.dll");
 }
+
+#[test]
+fn excluded_wins_over_included() {
+    let both = "<configuration><instrumentation><applications><application name='App.exe'/>\
+                <application name='App.exe' include='false'/></applications></instrumentation></configuration>";
+    let case = Case { global: both, platform: Platform::Windows, ..Case::default() };
+    assert_eq!(case.decide(FRAMEWORK).reason, Reason::Excluded);
+    assert_eq!(case.decide(Process { path: FRAMEWORK.path, ..CORE }).reason, Reason::Excluded);
+    let variables =
+        [("NEW_RELIC_INCLUDED_APPLICATION_NAMES", "App.exe"), ("NEW_RELIC_EXCLUDED_APPLICATION_NAMES", "APP.EXE")];
+    assert_eq!(windows(&variables).decide(FRAMEWORK).reason, Reason::Excluded);
+    assert_eq!(windows(&variables[..1]).decide(FRAMEWORK).reason, Reason::Included);
+}
+
+#[test]
+fn paths_that_cannot_be_read_or_are_not_ascii() {
+    for path in [".", "", "/usr/bin/\u{65e5}\u{672c}\u{8a9e}", "\u{65e5}3WP.EXE"] {
+        assert!(Case::default().instruments(Process { path, ..CORE }), "{path}");
+        assert!(!windows(&[]).instruments(Process { path, ..FRAMEWORK }), "{path}");
+    }
+}
+
+#[test]
+fn texts() {
+    assert!(ends_with("C:\\x\\w3wp.exe", "W3WP.EXE") && ends_with("w3wp.exe", "W3WP.EXE") && ends_with("x", ""));
+    assert!(!ends_with("3wp.exe", "W3WP.EXE") && !ends_with("w3wp.exe.config", "W3WP.EXE"));
+    assert!(!ends_with("\u{65e5}", "\u{a5}"));
+    assert!(contains("a MSBUILD.dll b", "MSBuild.dll") && contains("x", "") && !contains("MSBuild", "MSBuild.dll"));
+    assert_eq!(file_name("/usr/bin/a\\b", Platform::Unix), "a\\b");
+    assert_eq!(file_name("C:\\x/a\\b.exe", Platform::Windows), "b.exe");
+    assert_eq!(file_name("", Platform::Unix), "");
+}

@@ -1,7 +1,7 @@
 //! Methods that are added to the core library, so that every module can reach the managed agent through one place.
 //!
 //! Their declarations are added when the core library is loaded ([`HELPER_TYPE`], [`FIELDS_TYPE`], [`Helper::of`]), their
-//! bodies ([`body`]) when the runtime compiles them. Code in other modules may only name a helper that is there: a call to
+//! bodies ([`body()`]) when the runtime compiles them. Code in other modules may only name a helper that is there: a call to
 //! one that is missing makes the whole method fail to compile.
 
 mod body;

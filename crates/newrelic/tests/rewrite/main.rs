@@ -9,3 +9,4 @@ mod refusals;
 mod repairs;
 mod shapes;
 mod support;
+mod types;
