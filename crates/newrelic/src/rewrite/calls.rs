@@ -144,6 +144,11 @@ impl<M: ModuleMetadata + ?Sized> Writer<'_, M> {
         overload: Option<&MethodSig>,
     ) -> Result<(), Refusal> {
         self.ldstr(path)?;
+        self.find_in_assembly(method, overload)
+    }
+
+    /// The same with the path on the stack.
+    pub fn find_in_assembly(&mut self, method: &AgentMethod<'_>, overload: Option<&MethodSig>) -> Result<(), Refusal> {
         let load_from = self.references.load_from()?;
         self.code.token(Opcode::Call, load_from);
         self.ldstr(method.class)?;

@@ -15,6 +15,7 @@ mod refusal;
 mod runtime_async;
 mod tracer;
 
+pub mod direct;
 pub mod helpers;
 
 pub use api::{API_ASSEMBLY, API_TYPE, instrument_api, is_api_method};
@@ -76,6 +77,8 @@ pub struct Function<'a> {
     pub locals: Option<&'a [u8]>,
     /// Whether the compiler made it the start of an asynchronous state machine.
     pub is_async: bool,
+    /// The shortest way to the agent, if its module has got what that needs and the agent's own way is not asked for.
+    pub direct: Option<direct::Direct>,
 }
 
 /// What kind of type a method belongs to.

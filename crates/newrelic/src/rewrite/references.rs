@@ -41,27 +41,27 @@ fn library_of(name: &str, runtime: Runtime, shape: AgentShape) -> &'static str {
             "System.Reflection"
         }
         ACTION => "System.Core",
+        // Which facade has the larger ones differs by version; the core library always has them.
+        name if name.starts_with("System.Func`") => CORE_LIBRARY,
         _ if shape == AgentShape::V10_53 => "System.Runtime",
         _ => CORE_LIBRARY,
     }
 }
 
 /// The types that the code around every instrumented method names, with the libraries that they are looked for in.
+/// `is_direct` says whether the methods have [`super::Function::direct`].
 ///
 /// In a trimmed program some of them are missing. A method that named one could not be compiled, so this has to be checked
 /// before the first one is given a new body. Types of parameters and results come in addition; the method itself has those.
 #[must_use]
-pub fn external_types(settings: &Settings<'_>) -> Vec<(&'static str, &'static str)> {
-    let mut types = vec![
-        "System.Object",
-        "System.Exception",
-        "System.Type",
-        "System.RuntimeTypeHandle",
-        "System.UInt32",
-        "System.UInt64",
-        ACTION,
-    ];
+pub fn external_types(settings: &Settings<'_>, is_direct: bool) -> Vec<(&'static str, &'static str)> {
+    let mut types = vec!["System.Object", "System.Exception", "System.Type", "System.RuntimeTypeHandle", ACTION];
+    if !is_direct {
+        types.extend(["System.UInt32", "System.UInt64"]);
+    }
     match (settings.strategy, settings.shape) {
+        (_, AgentShape::V10_53 | AgentShape::V10_54) if is_direct => types.push("System.Func`12"),
+        (_, AgentShape::V10_55) if is_direct => types.push("System.Func`13"),
         (CallingStrategy::Reflection, _) => {
             types.extend(["System.Reflection.Assembly", "System.Reflection.MethodInfo", "System.Reflection.MethodBase"])
         }
@@ -238,10 +238,16 @@ impl<'m, M: ModuleMetadata + ?Sized> References<'m, M> {
         self.method(parent, "GetMethod", &instance_sig(result, parameters))
     }
 
-    /// `Action<object, Exception>`, and its `Invoke`.
-    pub fn finish_action(&mut self, exception: Token) -> Result<(Token, Token), Refusal> {
+    /// `Action<object, Exception>`.
+    pub fn action_sig(&mut self, exception: Token) -> Result<TypeSig, Refusal> {
         let definition = self.class(ACTION)?;
-        let action = self.type_token(&instance_of(definition, vec![object(), TypeSig::Class(exception)]))?;
+        Ok(instance_of(definition, vec![object(), TypeSig::Class(exception)]))
+    }
+
+    /// The same as a token, and its `Invoke`.
+    pub fn finish_action(&mut self, exception: Token) -> Result<(Token, Token), Refusal> {
+        let action = self.action_sig(exception)?;
+        let action = self.type_token(&action)?;
         let parameters = vec![TypeSig::TypeParam(0), TypeSig::TypeParam(1)];
         let invoke = self.method(action, "Invoke", &instance_sig(TypeSig::Primitive(Primitive::Void), parameters))?;
         Ok((action, invoke))

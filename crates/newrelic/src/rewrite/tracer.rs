@@ -1,17 +1,19 @@
 //! The template of instrumented methods: start a tracer, run the method, finish the tracer.
 
+mod start;
+
 use super::assembler::Assembler;
-use super::calls::{AgentMethod, Writer};
-use super::helpers::Helper;
+use super::calls::Writer;
+use super::direct;
 use super::preprocess;
 use super::references::References;
 use super::runtime_async::{IMPL_ASYNC, effective_return_type};
 use super::{Function, Locals, ModuleMetadata, Refusal, Rewritten, STACK, Settings, assemble, unmodified};
-use crate::points::flags;
+use crate::Runtime;
 use crate::shape::AgentShape;
 use crate::signature_text;
-use crate::strategy::CallingStrategy;
-use cil::{MethodSig, NewInstruction, Opcode, Primitive, Token, TypeSig};
+use cil::{MethodSig, Opcode, Primitive, Token, TypeSig};
+use start::{Facts, start};
 
 /// `SequentialLayout` among the layout bits of a type (ECMA-335 II.23.1.15).
 const LAYOUT_MASK: u32 = 0x18;
@@ -24,9 +26,7 @@ const PINVOKE_IMPL: u32 = 0x2000;
 /// Type of the managed agent that starts tracers.
 pub(super) const SHIM_CLASS: &str = "NewRelic.Agent.Core.AgentShim";
 /// Its method that does.
-const SHIM_METHOD: &str = "GetFinishTracerDelegate";
-/// Under this name the core library keeps that method.
-const SHIM_KEY: &str = "NewRelic.Agent.Core.AgentShim.GetFinishTracerDelegate_0";
+pub(super) const SHIM_METHOD: &str = "GetFinishTracerDelegate";
 
 /// What the managed agent is told about a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,8 @@ pub struct Tracer<'a> {
 struct Slots {
     /// What finishes the tracer.
     tracer: u16,
+    /// Whether that local has the type of what is in it.
+    is_typed: bool,
     /// The exception that the method threw.
     exception: u16,
     /// What it returns, if it does.
@@ -69,14 +71,20 @@ pub fn instrument<M: ModuleMetadata + ?Sized>(
 
     let mut locals = Locals::of(function, &original)?;
     let mut writer = Writer { code: Assembler::default(), references: References::new(settings, false, metadata) };
-    let object = writer.references.class_sig("System.Object")?;
+    let direct = function.direct.filter(|_| settings.runtime == Runtime::Core);
+    let object = writer.references.class("System.Object")?;
     let exception = writer.references.class("System.Exception")?;
+    let tracer_type = match direct {
+        Some(_) => writer.references.action_sig(exception)?,
+        None => TypeSig::Class(object),
+    };
     let slots = Slots {
-        tracer: locals.add(object)?,
+        tracer: locals.add(tracer_type)?,
+        is_typed: direct.is_some(),
         exception: locals.add(TypeSig::Class(exception))?,
         result: result.clone().map(|result| locals.add(result)).transpose()?,
     };
-    let facts = Facts { function, tracer, settings, signature: &signature, parameters: &parameters, effective };
+    let facts = Facts { function, tracer, settings, signature: &signature, parameters: &parameters, effective, direct };
     for slot in [slots.tracer, slots.exception] {
         writer.code.emit(Opcode::Ldnull);
         writer.code.stloc(slot);
@@ -103,7 +111,8 @@ pub fn instrument<M: ModuleMetadata + ?Sized>(
     writer.code.emit(Opcode::Ret);
 
     let arguments = u16::try_from(signature.parameters.len()).unwrap_or(u16::MAX);
-    assemble(writer.code, &original, STACK.max(arguments.saturating_add(1)), &locals, metadata)
+    let stack = if direct.is_some() { direct::STACK } else { STACK };
+    assemble(writer.code, &original, stack.max(arguments.saturating_add(1)), &locals, metadata)
 }
 
 fn refuse(function: &Function<'_>) -> Result<(), Refusal> {
@@ -140,126 +149,6 @@ fn result_of<M: ModuleMetadata + ?Sized>(
     }
 }
 
-/// What the code that starts a tracer is made from.
-struct Facts<'a> {
-    function: &'a Function<'a>,
-    tracer: &'a Tracer<'a>,
-    settings: &'a Settings<'a>,
-    signature: &'a MethodSig,
-    /// Text of the parameters.
-    parameters: &'a str,
-    /// Whether the agent is told what the runtime makes a task of.
-    effective: bool,
-}
-
-impl Facts<'_> {
-    fn flags(&self) -> u32 {
-        let from_method = if self.function.is_async { flags::ASYNC_METHOD } else { 0 };
-        self.tracer.flags | from_method | if self.effective { flags::RUNTIME_ASYNC } else { 0 }
-    }
-}
-
-/// Starts the tracer, in a try block that swallows all exceptions.
-fn start<M: ModuleMetadata + ?Sized>(
-    writer: &mut Writer<'_, M>,
-    facts: &Facts<'_>,
-    slots: Slots,
-    exception: Token,
-) -> Result<(), Refusal> {
-    let Facts { settings, .. } = facts;
-    let (start, end) = (writer.code.offset(), writer.code.label());
-    let shim = AgentMethod { class: SHIM_CLASS, name: SHIM_METHOD };
-    match (settings.strategy, settings.shape) {
-        (CallingStrategy::Cache, AgentShape::V10_55) => {
-            writer.ldstr(settings.agent_path)?;
-            description(writer, facts)?;
-            let helper = Helper::InvokeAgentShimFinishTracerDelegateFunc.reference(&mut writer.references, settings)?;
-            writer.code.token(Opcode::Call, helper);
-        }
-        (strategy, _) => {
-            if strategy == CallingStrategy::Cache {
-                for text in [SHIM_KEY, settings.agent_path, SHIM_CLASS, SHIM_METHOD] {
-                    writer.ldstr(text)?;
-                }
-                writer.code.emit(Opcode::Ldnull);
-                let helper = if settings.shape == AgentShape::V10_53 {
-                    Helper::GetMethodFromAppDomainStorageOrReflectionOrThrow
-                } else {
-                    Helper::GetAgentShimMethodFromAppDomainStorageOrReflectionOrThrow
-                };
-                let helper = helper.reference(&mut writer.references, settings)?;
-                writer.code.token(Opcode::Call, helper);
-            } else {
-                writer.find_by_reflection(settings.agent_path, &shim, None)?;
-            }
-            writer.code.emit(Opcode::Ldnull);
-            description(writer, facts)?;
-            let invoke = writer.references.invoke()?;
-            writer.code.token(Opcode::Callvirt, invoke);
-        }
-    }
-    writer.code.stloc(slots.tracer);
-    writer.code.branch(Opcode::Leave, end);
-    let handler = writer.swallow(end);
-    writer.code.catch(exception, start, handler);
-    writer.code.bind(end);
-    Ok(())
-}
-
-/// Loads the array that describes the call to the agent.
-fn description<M: ModuleMetadata + ?Sized>(writer: &mut Writer<'_, M>, facts: &Facts<'_>) -> Result<(), Refusal> {
-    let Facts { function, tracer, signature, .. } = facts;
-    let slots: i32 = if facts.settings.shape == AgentShape::V10_55 { 12 } else { 11 };
-    writer.code.emit(NewInstruction::ldc_i4(slots));
-    let object = writer.references.class("System.Object")?;
-    writer.code.token(Opcode::Newarr, object);
-    for slot in 0..slots {
-        writer.code.emit(Opcode::Dup);
-        writer.code.emit(NewInstruction::ldc_i4(slot));
-        match slot {
-            0 => writer.ldstr(tracer.factory)?,
-            1 => {
-                writer.code.ldc_i4_long(facts.flags().cast_signed());
-                let boxed = writer.references.class("System.UInt32")?;
-                writer.code.token(Opcode::Box, boxed);
-            }
-            2 => writer.ldstr(tracer.metric)?,
-            3 => writer.ldstr(function.assembly)?,
-            4 => writer.load_type(function.type_token)?,
-            5 => writer.ldstr(function.type_name)?,
-            6 => writer.ldstr(function.name)?,
-            7 => writer.ldstr(facts.parameters)?,
-            8 if signature.convention.has_this() => writer.this(function)?,
-            8 => writer.code.emit(Opcode::Ldnull),
-            9 => writer.arguments(signature)?,
-            10 => {
-                writer.ldc_i8(function.id);
-                let boxed = writer.references.class("System.UInt64")?;
-                writer.code.token(Opcode::Box, boxed);
-            }
-            _ => effective_type(writer, facts)?,
-        }
-        writer.code.emit(Opcode::StelemRef);
-    }
-    Ok(())
-}
-
-/// Loads the type that the runtime makes a task of; null for methods that return what they leave, and for none.
-fn effective_type<M: ModuleMetadata + ?Sized>(writer: &mut Writer<'_, M>, facts: &Facts<'_>) -> Result<(), Refusal> {
-    let result =
-        if facts.effective { effective_return_type(facts.signature, writer.references.metadata()) } else { None };
-    match result {
-        Some(result) if result != TypeSig::Primitive(Primitive::Void) => {
-            let token = writer.references.type_token(&result)?;
-            writer.load_type(token)
-        }
-        _ => {
-            writer.code.emit(Opcode::Ldnull);
-            Ok(())
-        }
-    }
-}
-
 /// Finishes the tracer, if one was started: with the exception where `result` is `None`, else with what was returned.
 fn finish<M: ModuleMetadata + ?Sized>(
     writer: &mut Writer<'_, M>,
@@ -273,7 +162,9 @@ fn finish<M: ModuleMetadata + ?Sized>(
     let start = writer.code.offset();
     writer.code.ldloc(slots.tracer);
     let (action, invoke) = writer.references.finish_action(exception)?;
-    writer.code.token(Opcode::Castclass, action);
+    if !slots.is_typed {
+        writer.code.token(Opcode::Castclass, action);
+    }
     match (result.flatten(), slots.result) {
         (Some(sig), Some(slot)) if writer.can_box(sig) => {
             writer.code.ldloc(slot);

@@ -1,5 +1,6 @@
 //! New method bodies, made with a model of a module's metadata.
 
+mod direct;
 mod helpers;
 mod hostile;
 mod injection;

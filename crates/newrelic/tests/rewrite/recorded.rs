@@ -92,6 +92,7 @@ fn rewrite(
         body: &body,
         locals: (!locals.is_empty()).then_some(&locals),
         is_async: name.starts_with("Async"),
+        direct: None,
     };
     if is_api_method(class, name) {
         let rewritten = instrument_api(&function, settings, model)?;

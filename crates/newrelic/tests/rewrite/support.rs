@@ -88,6 +88,7 @@ pub fn function<'a>(signature: &'a [u8], body: &'a [u8]) -> Function<'a> {
         body,
         locals: None,
         is_async: false,
+        direct: None,
     }
 }
 
