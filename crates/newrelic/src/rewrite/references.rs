@@ -41,8 +41,8 @@ fn library_of(name: &str, runtime: Runtime, shape: AgentShape) -> &'static str {
             "System.Reflection"
         }
         ACTION => "System.Core",
-        // Which facade has the larger ones differs by version; the core library always has them.
-        name if name.starts_with("System.Func`") => CORE_LIBRARY,
+        // Those with more than nine type parameters are not in the core library of .NET Core 3.1.
+        "System.Func`12" | "System.Func`13" => "System.Core",
         _ if shape == AgentShape::V10_53 => "System.Runtime",
         _ => CORE_LIBRARY,
     }
