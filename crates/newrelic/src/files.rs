@@ -1,7 +1,7 @@
 //! Where the agent's files are.
 
 use crate::Runtime;
-use crate::configuration::{APPLICATION_SUFFIX, FILE_NAME};
+use crate::configuration::{APPLICATION_SUFFIX, FILE_NAME, Files};
 use crate::environment::{Environment, Platform};
 use crate::log::{Level, Message};
 use crate::shape::AGENT_FILE;
@@ -106,6 +106,15 @@ impl ConfigurationFiles {
         let (local, application) = (optional(&paths.local), optional(&paths.application));
         Self { global: fs::read(&paths.global), local, application, messages }
     }
+
+    /// The bytes, if there is a global file.
+    ///
+    /// # Errors
+    /// The global file could not be read.
+    pub fn bytes(&self) -> Result<Files<'_>, &io::Error> {
+        let global = self.global.as_deref()?;
+        Ok(Files { global, local: self.local.as_deref(), application: self.application.as_deref() })
+    }
 }
 
 #[cfg(test)]
@@ -166,15 +175,16 @@ mod tests {
             application: folder.path().to_owned(),
         };
         let files = ConfigurationFiles::read(&paths);
-        assert_eq!(files.global.unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(files.bytes().unwrap_err().kind(), io::ErrorKind::NotFound);
         assert!(files.local.is_none() && files.application.is_none());
         // A folder is no file, and that is worth a line.
         assert_eq!(files.messages.len(), 1);
         fs::write(&paths.global, "\u{feff}<configuration/>").unwrap();
         fs::write(&paths.local, "<local/>").unwrap();
         let files = ConfigurationFiles::read(&paths);
-        assert_eq!(files.global.unwrap(), "\u{feff}<configuration/>".as_bytes());
-        assert_eq!(files.local.unwrap(), b"<local/>");
+        let bytes = files.bytes().unwrap();
+        assert_eq!(bytes.global, "\u{feff}<configuration/>".as_bytes());
+        assert_eq!((bytes.local, bytes.application), (Some(&b"<local/>"[..]), None));
     }
 
     #[test]

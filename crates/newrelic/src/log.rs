@@ -5,7 +5,7 @@ mod logger;
 
 pub mod texts;
 
-pub use location::{Location, directory, file_name};
+pub use location::{directory, file_name};
 pub use logger::{Clock, Logger, Sink, SystemClock, timestamp};
 
 /// How much is logged, and how important a line is.

@@ -8,16 +8,19 @@ mod refresh;
 
 pub use custom::CustomInstrumentation;
 pub use extensions::{Extensions, is_deprecated, is_extension};
-pub use file::{FileError, read};
 pub use lambda::lambda_point;
 pub use refresh::{Refresh, refresh};
 
+use crate::Runtime;
 use crate::configuration::IgnoreList;
+use crate::environment::Environment;
 use crate::log::{Level, Message};
 use crate::rewrite::Tracer;
 use crate::shape::AgentShape;
+use file::read;
 use rules::{Version, VersionRange};
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 
 /// Bits that the managed agent is told about a method.
 pub mod flags {
@@ -199,4 +202,78 @@ pub fn load(files: &BTreeMap<String, String>, ignored: &IgnoreList, shape: Agent
         loaded.messages.push(Message::new(Level::Warn, text));
     }
     loaded
+}
+
+/// Where points come from.
+#[derive(Clone, Copy, Debug)]
+pub struct Sources<'a> {
+    /// The agent's home folder.
+    pub home: &'a Path,
+    /// The family of the runtime.
+    pub runtime: Runtime,
+    /// What the managed agent has added.
+    pub custom: &'a CustomInstrumentation,
+    /// Classes not to instrument.
+    pub ignored: &'a IgnoreList,
+    /// The shape of the managed agent.
+    pub shape: AgentShape,
+    /// The environment, which may name a Lambda handler.
+    pub environment: &'a Environment,
+}
+
+/// Reads everything, at the start and at each refresh.
+#[must_use]
+pub fn load_all(sources: &Sources<'_>) -> Loaded {
+    let mut extensions = Extensions::read(sources.home, sources.runtime, sources.environment.platform());
+    sources.custom.merge_into(&mut extensions.files);
+    let mut loaded = load(&extensions.files, sources.ignored, sources.shape);
+    loaded.points.add_lambda(sources.environment);
+    loaded.invalid_files += extensions.unreadable;
+    loaded.messages.splice(0..0, extensions.messages);
+    loaded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::environment::Platform;
+    use std::fs;
+
+    #[test]
+    fn all_sources_at_once() {
+        let home = tempfile::tempdir().unwrap();
+        let extensions = home.path().join("extensions");
+        fs::create_dir_all(&extensions).unwrap();
+        let xml = |assembly: &str| {
+            format!(
+                "<extension><instrumentation><tracerFactory><match assemblyName='{assembly}' className='C'>\
+                 <exactMethodMatcher methodName='M'/></match></tracerFactory></instrumentation></extension>"
+            )
+        };
+        fs::write(extensions.join("a.xml"), xml("FromFile")).unwrap();
+        fs::write(extensions.join("b.xml"), [0xff]).unwrap();
+        let mut custom = CustomInstrumentation::default();
+        custom.add("live", xml("FromAgent"));
+        let mut ignored = IgnoreList::default();
+        ignored.add("Handler", None);
+        let environment = Environment::new(Platform::Unix, [("_HANDLER", "Handler::C::M")]);
+        let all = |custom: &CustomInstrumentation| {
+            load_all(&Sources {
+                home: home.path(),
+                runtime: Runtime::Core,
+                custom,
+                ignored: &ignored,
+                shape: AgentShape::V10_54,
+                environment: &environment,
+            })
+        };
+        let before = all(&custom);
+        custom.apply();
+        let after = all(&custom);
+        let has = |loaded: &Loaded| ["FromFile", "FromAgent", "Handler"].map(|name| loaded.points.has_assembly(name));
+        assert_eq!((has(&before), has(&after)), ([true, false, true], [true, true, true]));
+        assert_eq!((after.invalid_files, after.points.len()), (1, 3));
+        // The folder for this runtime is missing, and a file is unreadable.
+        assert_eq!(after.messages.len(), 2);
+    }
 }

@@ -2,19 +2,12 @@
 
 use crate::environment::{Environment, Platform};
 
-/// What decides about the folder besides the environment.
-#[derive(Clone, Copy, Debug)]
-pub struct Location<'a> {
-    /// The agent's home folder, if it is known.
-    pub home: Option<&'a str>,
-}
-
-/// The folder of the log.
+/// The folder of the log. `home` is the agent's home folder, if it is known.
 ///
 /// In this order: the profiler's own variable, the variable of all logs, the log folder of an Azure web site, `logs` in the
 /// agent's home, the folder of all programs' data.
 #[must_use]
-pub fn directory(environment: &Environment, location: Location<'_>) -> String {
+pub fn directory(environment: &Environment, home: Option<&str>) -> String {
     if let Some(directory) = environment.log_directory() {
         return directory;
     }
@@ -22,7 +15,7 @@ pub fn directory(environment: &Environment, location: Location<'_>) -> String {
         return directory;
     }
     let platform = environment.platform();
-    match (location.home, platform) {
+    match (home, platform) {
         (Some(home), Platform::Unix) => join(home, "logs", platform),
         (Some(home), Platform::Windows) => join(home, "Logs", platform),
         (None, Platform::Unix) => "/New Relic/.NET Agent/Logs".to_owned(),
@@ -40,7 +33,7 @@ pub fn file_name(pid: u32) -> String {
 }
 
 /// A path below a folder.
-pub(crate) fn join(folder: &str, name: &str, platform: Platform) -> String {
+fn join(folder: &str, name: &str, platform: Platform) -> String {
     let separator = match platform {
         Platform::Unix => '/',
         Platform::Windows => '\\',
@@ -53,7 +46,7 @@ mod tests {
     use super::*;
 
     fn of(platform: Platform, home: Option<&str>, variables: &[(&str, &str)]) -> String {
-        directory(&Environment::new(platform, variables.iter().copied()), Location { home })
+        directory(&Environment::new(platform, variables.iter().copied()), home)
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::xml::{self, Element, XmlError};
 
 /// Why a file is no instrumentation. Points that were read before stay.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FileError {
+pub(super) enum FileError {
     /// It is not XML.
     #[error(transparent)]
     Xml(#[from] XmlError),
@@ -27,7 +27,7 @@ pub enum FileError {
 ///
 /// # Errors
 /// The file is no instrumentation.
-pub fn read(
+pub(super) fn read(
     name: &str,
     text: &str,
     ignored: &IgnoreList,
