@@ -24,6 +24,27 @@ const THIRD_PARTY: &[&str] = &[
     "thiserror",
 ];
 
+/// The library that the New Relic agent loads in place of its own profiler. It is apart from the agent of clrscope, and has
+/// lists of its own: the crates of ours that it may use,
+const DROP_IN: (&str, &[&str]) = ("newrelic", &["cil", "metadata", "rules"]);
+
+/// and exactly the crates of others that it links, with what those bring along. `cargo metadata` gives all crates together
+/// one set of features: `serde` and `zlib-rs` are there because others ask `rules` and `flate2` for them.
+const DROP_IN_THIRD_PARTY: &[&str] = &[
+    "adler2",
+    "cfg-if",
+    "crc32fast",
+    "flate2",
+    "memchr",
+    "miniz_oxide",
+    "quick-xml",
+    "serde",
+    "serde_core",
+    "simd-adler32",
+    "thiserror",
+    "zlib-rs",
+];
+
 /// Optional dependencies of crates inside that only the outside asks for, by a feature of the same name. `cargo metadata`
 /// gives all crates together one set of features; the agent is built by itself and gets its own.
 const OUTSIDE_ONLY: &[(&str, &str)] = &[("rules", "toml")];
@@ -145,6 +166,22 @@ fn broken_rules(graph: &Graph) -> Vec<String> {
         INSIDE.iter().filter_map(|name| graph.linked.get(*name)).flatten().map(String::as_str).collect();
     let unused = THIRD_PARTY.iter().filter(|name| !linked.contains(*name));
     problems.extend(unused.map(|name| format!("{name} is allowed in the target but no longer used there")));
+    problems.extend(drop_in(graph));
+    problems
+}
+
+/// What breaks the rules for [`DROP_IN`].
+fn drop_in(graph: &Graph) -> Vec<String> {
+    let (name, allowed) = DROP_IN;
+    let (Some(ours), Some(linked)) = (graph.ours.get(name), graph.linked.get(name)) else {
+        return vec![format!("there is no crate {name}")];
+    };
+    let strangers = ours.iter().filter(|other| !allowed.contains(&other.as_str()));
+    let mut problems: Vec<String> = strangers.map(|other| format!("{name} depends on {other}")).collect();
+    let brought = linked.iter().filter(|other| !DROP_IN_THIRD_PARTY.contains(&other.as_str()));
+    problems.extend(brought.map(|other| format!("{name} links {other}")));
+    let unused = DROP_IN_THIRD_PARTY.iter().filter(|other| !linked.contains(**other));
+    problems.extend(unused.map(|other| format!("{other} is allowed in {name} but no longer used there")));
     problems
 }
 
@@ -215,6 +252,9 @@ mod tests {
         for name in INSIDE {
             graph.linked.entry((*name).into()).or_default();
         }
+        graph.ours.entry(DROP_IN.0.into()).or_default();
+        let drop_in = graph.linked.entry(DROP_IN.0.into()).or_default();
+        drop_in.extend(DROP_IN_THIRD_PARTY.iter().map(|name| (*name).into()));
         graph
     }
 
@@ -232,6 +272,20 @@ mod tests {
         assert!(problems.contains("wire is loaded into the target and depends on session"), "{problems}");
         assert!(problems.contains("cli depends on testkit"), "{problems}");
         assert!(problems.contains("com brings regex into the target"), "{problems}");
+    }
+
+    #[test]
+    fn the_drop_in_has_rules_of_its_own() {
+        let mut graph =
+            graph(&[("newrelic", &["cil", "recorder"])], &[("agent", THIRD_PARTY), ("newrelic", &["regex"])]);
+        graph.linked.entry("newrelic".into()).or_default().remove("quick-xml");
+        let problems = broken_rules(&graph);
+        let expected = [
+            "newrelic depends on recorder",
+            "newrelic links regex",
+            "quick-xml is allowed in newrelic but no longer used there",
+        ];
+        assert_eq!(problems, expected);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Method bodies: header, code, exception clauses. Source: ECMA-335 II.25.4.
 
-use crate::clauses::{encode_sections, parse_sections};
+use crate::clauses::{encode_fat_sections, encode_sections, parse_sections};
 use crate::{DecodeError, ExceptionClause, Instruction, Instructions, MethodHeader, decode_all, instructions};
 use std::borrow::Cow;
 
@@ -78,6 +78,18 @@ impl<'a> MethodBody<'a> {
     /// # Errors
     /// [`BodyError::CodeSize`].
     pub fn encode(&self) -> Result<Vec<u8>, BodyError> {
+        self.encode_with(encode_sections)
+    }
+
+    /// As [`MethodBody::encode`], with exception clauses in the fat form even where the small one would do.
+    ///
+    /// # Errors
+    /// [`BodyError::CodeSize`].
+    pub fn encode_fat_clauses(&self) -> Result<Vec<u8>, BodyError> {
+        self.encode_with(encode_fat_sections)
+    }
+
+    fn encode_with(&self, sections: fn(&[ExceptionClause], &mut Vec<u8>)) -> Result<Vec<u8>, BodyError> {
         let size = self.code.len();
         let code_size = u32::try_from(size).map_err(|_| BodyError::CodeSize { size })?;
         // Enough for a fat header and fat clauses.
@@ -85,7 +97,7 @@ impl<'a> MethodBody<'a> {
         self.header.encode(code_size, !self.clauses.is_empty(), &mut out);
         out.extend_from_slice(&self.code);
         if !self.clauses.is_empty() {
-            encode_sections(&self.clauses, &mut out);
+            sections(&self.clauses, &mut out);
         }
         Ok(out)
     }
@@ -145,6 +157,12 @@ mod tests {
         assert_eq!(body.clauses[0].handler, CodeRange { start: 2, end: 3 });
         assert_eq!(body.instructions().count(), 4);
         assert_eq!(body.encode().unwrap(), bytes);
+        let mut fat = bytes[..20].to_vec();
+        fat.extend_from_slice(&[
+            0x41, 28, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0,
+        ]);
+        assert_eq!(body.encode_fat_clauses().unwrap(), fat);
+        assert_eq!(MethodBody::parse(&fat).unwrap(), body);
     }
 
     proptest! {

@@ -169,6 +169,11 @@ pub(crate) fn encode_sections(clauses: &[ExceptionClause], out: &mut Vec<u8>) {
         }
         return;
     }
+    encode_fat_sections(clauses, out);
+}
+
+/// Appends padding and as many fat sections as the clauses need.
+pub(crate) fn encode_fat_sections(clauses: &[ExceptionClause], out: &mut Vec<u8>) {
     let mut sections = clauses.chunks(FAT_LIMIT).peekable();
     while let Some(section) = sections.next() {
         out.resize(out.len().next_multiple_of(4), 0);

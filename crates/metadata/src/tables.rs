@@ -362,7 +362,7 @@ impl<'a> Metadata<'a> {
     }
 
     /// The rows that belong to a row by a column of first rows: fields and methods of a type, parameters of a method.
-    pub(crate) fn members(&self, table: usize, row: u32, column: usize) -> impl Iterator<Item = u32> + '_ {
+    pub fn members(&self, table: usize, row: u32, column: usize) -> impl Iterator<Item = u32> + '_ {
         let first = self.reference(table, row, column).unwrap_or(Row { table: 0, row: u32::MAX });
         // Uncompressed metadata have the order in a table of its own.
         let ordered = match first.table {

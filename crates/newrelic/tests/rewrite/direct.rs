@@ -1,0 +1,98 @@
+//! Bodies that call the managed agent through a delegate in a field of their module.
+
+use crate::support::{TRACER, app, function, listing, settings, tiny};
+use cil::{MethodBody, MethodSig, Primitive, Token, TypeSig};
+use newrelic::Runtime;
+use newrelic::rewrite::direct::{Direct, field_signature, resolve_body, resolve_signature};
+use newrelic::rewrite::{Function, Settings, external_types, instrument};
+use newrelic::shape::AgentShape;
+use newrelic::strategy::CallingStrategy;
+
+const DIRECT: Direct = Direct { field: Token(0x0400_0009), resolve: Token(0x0600_0009) };
+const SHAPES: [(AgentShape, usize); 3] = [(AgentShape::V10_53, 11), (AgentShape::V10_54, 11), (AgentShape::V10_55, 12)];
+
+fn all(shape: AgentShape) -> [Settings<'static>; 2] {
+    [CallingStrategy::Cache, CallingStrategy::Reflection].map(|strategy| settings(shape, strategy))
+}
+
+#[test]
+fn no_array_no_box_and_no_helper() {
+    let body = tiny(&[0x2a]);
+    for (shape, slots) in SHAPES {
+        for settings in all(shape) {
+            let mut model = app();
+            let function = Function { direct: Some(DIRECT), ..function(&[0, 0, 1], &body) };
+            let new = instrument(&function, &TRACER, &settings, &mut model).unwrap();
+            let lines = listing(&new.bytes);
+            let count = |start: &str| lines.iter().filter(|line| line.starts_with(start)).count();
+            assert_eq!(lines[4..7], ["ldsfld 04000009", "dup", "brtrue"], "behind two locals");
+            // Only the array of the method's arguments is left.
+            assert_eq!([count("newarr"), count("stelem"), count("box"), count("castclass")], [1, 0, 0, 0], "{lines:?}");
+            assert!(!model.log.iter().any(|line| line.contains("CannotUnload") || line.contains("MethodBase")));
+            let mut named: Vec<&str> = model.log.iter().filter_map(|line| line.strip_prefix("type ")).collect();
+            let listed = external_types(&settings, true).into_iter();
+            let mut listed: Vec<String> = listed.map(|(library, name)| format!("[{library}]{name}")).collect();
+            named.sort_unstable();
+            listed.sort_unstable();
+            assert_eq!(named, listed);
+            assert!(named.contains(&format!("[System.Core]System.Func`{}", slots + 1).as_str()));
+            // The local has the type of what finishes the tracer, which the delegate returns.
+            assert!(matches!(&cil::decode_locals(&new.locals).unwrap()[0], TypeSig::GenericInst { .. }));
+        }
+    }
+}
+
+#[test]
+fn framework_has_the_usual_bodies() {
+    let body = tiny(&[0x2a]);
+    let settings = Settings { runtime: Runtime::Framework, ..settings(AgentShape::V10_54, CallingStrategy::Cache) };
+    let made = |direct| {
+        let function = Function { direct, ..function(&[0, 0, 1], &body) };
+        instrument(&function, &TRACER, &settings, &mut app()).unwrap()
+    };
+    assert_eq!(made(Some(DIRECT)), made(None));
+}
+
+#[test]
+fn the_delegate_has_the_parameters_of_the_agents_method() {
+    for (shape, slots) in SHAPES {
+        for settings in all(shape) {
+            let mut model = app();
+            let field = field_signature(&settings, &mut model).unwrap();
+            let TypeSig::GenericInst { arguments, value_type: false, .. } = cil::decode_field(&field).unwrap() else {
+                panic!("{field:02x?}")
+            };
+            assert_eq!(arguments.len(), slots + 1);
+            let primitive = |index: usize| match &arguments[index] {
+                TypeSig::Primitive(primitive) => Some(*primitive),
+                _ => None,
+            };
+            assert_eq!(
+                [0, 1, 8, 10].map(primitive),
+                [Primitive::String, Primitive::U4, Primitive::Object, Primitive::U8].map(Some)
+            );
+            let resolve = resolve_signature(&settings, &mut model).unwrap();
+            let resolve = MethodSig::decode(&resolve).unwrap();
+            assert_eq!((resolve.parameters.len(), resolve.return_type), (1, cil::decode_field(&field).unwrap()));
+        }
+    }
+}
+
+#[test]
+fn the_delegate_is_made_once() {
+    for (shape, _) in SHAPES {
+        for settings in all(shape) {
+            let mut model = app();
+            let bytes = resolve_body(DIRECT.field, &settings, &mut model).unwrap();
+            let body = MethodBody::parse(&bytes).unwrap();
+            let method = cil::MethodShape { arguments: 1, locals: 0, returns: true };
+            cil::verify(&body, method, &model).unwrap();
+            assert!(cil::max_stack(&body, true, &model).unwrap() <= body.header.max_stack);
+            let lines = listing(&bytes);
+            assert_eq!(lines[lines.len() - 3..], ["dup", "stsfld 04000009", "ret"]);
+            for member in ["Assembly::LoadFrom", "Assembly::GetType", "Type::GetMethod", "Delegate::CreateDelegate"] {
+                assert!(model.log.iter().any(|line| line.ends_with(member)), "{member}: {:?}", model.log);
+            }
+        }
+    }
+}
