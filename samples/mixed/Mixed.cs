@@ -7,6 +7,8 @@
 //   --depth N     depth of the recursion (default 150)
 //   --threads N   threads per kind of work (default 1)
 //   --sigprof     sets a handler of its own for SIGPROF
+//   --sandbox MS  so long after `ready`, forbids process_vm_readv to all of its threads by a filter of system calls that
+//                 ends the process for it (x86-64), says `sandboxed`, and runs methods that have not run before
 //   --duty N      percent of the time that each thread works; it sleeps in between (default 100)
 //
 // The truth gives for each kind how often it was done.
@@ -118,6 +120,11 @@ namespace Clrscope.Samples
             }
             Thread.Sleep(1000);
             Console.WriteLine("ready");
+            if (args.Contains("--sandbox"))
+            {
+                int wait = (int)Number(args, "--sandbox", 0);
+                new Thread(() => Sandbox.Run(wait)) { Name = "sandbox", IsBackground = true }.Start();
+            }
             if (args.Contains("--wait"))
             {
                 Console.In.ReadToEnd();
@@ -417,6 +424,80 @@ namespace Clrscope.Samples
         static double Number(string[] args, string name, double fallback)
         {
             return double.Parse(Text(args, name, fallback.ToString(CultureInfo.InvariantCulture)), CultureInfo.InvariantCulture);
+        }
+    }
+
+    static class Sandbox
+    {
+        [StructLayout(LayoutKind.Sequential)]
+        struct Instruction
+        {
+            public ushort Code;
+            public byte IfTrue, IfFalse;
+            public uint K;
+        }
+
+        [StructLayout(LayoutKind.Sequential)]
+        struct Program
+        {
+            public ushort Length;
+            public IntPtr Instructions;
+        }
+
+        [DllImport("libc", EntryPoint = "prctl", SetLastError = true)]
+        static extern int Control(int what, ulong a, ulong b, ulong c, ulong d);
+
+        [DllImport("libc", EntryPoint = "syscall", SetLastError = true)]
+        static extern long Call(long number, ulong a, ulong b, ref Program program);
+
+        static long sum;
+
+        public static void Run(int milliseconds)
+        {
+            Thread.Sleep(milliseconds);
+            const ushort Load = 0x20, JumpIfEqual = 0x15, Return = 0x06;
+            const uint KillProcess = 0x80000000, Allow = 0x7fff0000, ProcessVmReadv = 310;
+            var code = new[]
+            {
+                new Instruction { Code = Load, K = 0 },
+                new Instruction { Code = JumpIfEqual, IfFalse = 1, K = ProcessVmReadv },
+                new Instruction { Code = Return, K = KillProcess },
+                new Instruction { Code = Return, K = Allow },
+            };
+            GCHandle pinned = GCHandle.Alloc(code, GCHandleType.Pinned);
+            var program = new Program { Length = (ushort)code.Length, Instructions = pinned.AddrOfPinnedObject() };
+            // PR_SET_NO_NEW_PRIVS, then seccomp(SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC).
+            bool done = Control(38, 1, 0, 0, 0) == 0 && Call(317, 1, 1, ref program) == 0;
+            pinned.Free();
+            Console.WriteLine(done ? "sandboxed" : "no filter: " + Marshal.GetLastWin32Error());
+            while (true)
+            {
+                sum += NeverBefore(1000) + NorThis(1000);
+            }
+        }
+
+        [MethodImpl(MethodImplOptions.NoInlining)]
+        static long NeverBefore(int rounds)
+        {
+            long x = rounds;
+            for (int i = 0; i < rounds; i++)
+            {
+                x = x * 6364136223846793005 + 1442695040888963407;
+            }
+            return x;
+        }
+
+        [MethodImpl(MethodImplOptions.NoInlining)]
+        static long NorThis(int rounds)
+        {
+            try
+            {
+                throw new InvalidOperationException("in the sandbox");
+            }
+            catch (InvalidOperationException error)
+            {
+                return error.Message.Length + rounds;
+            }
         }
     }
 }

@@ -3,7 +3,8 @@
 
 mod support;
 
-use recorder::{EngineChoice, RecordError, SessionSummary};
+use profilers::Selection;
+use recorder::{EngineChoice, RecordError, RecordOptions, SessionSummary};
 use session::{SessionReader, SessionRecord};
 use std::{collections::HashMap, fs::File, io::BufReader, path::Path, time::Duration};
 use support::{counter, filtered, handles_sigprof, is_mapped, options, record, try_record, without_kernel_ring};
@@ -198,6 +199,25 @@ fn where_a_filter_may_kill_the_process_it_lives() {
         let ring = options(EngineChoice::Auto, 100, Duration::from_secs(2), None);
         record(pid, ring);
         assert!(process.is_running() && !is_mapped(pid), "{runtime}: {}", process.transcript());
+    }
+}
+
+/// The program forbids what memory could be read by, and then runs methods and throws exceptions that are new.
+#[test]
+fn a_filter_that_comes_during_a_recording_ends_nothing() {
+    for runtime in supported() {
+        let arguments = ["--seconds", "60", "--modes", "cpu,exceptions,churn", "--sandbox", "1500"];
+        let mut process = Sample::named("mixed").start(runtime, &arguments);
+        process.wait_for_ready();
+        let pid = process.pid();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sandboxed.clrscope");
+        let profilers = ["cpu", "wall", "exceptions"].map(|id| Selection::parse(id).unwrap()).to_vec();
+        let chosen = options(EngineChoice::Auto, 500, Duration::from_secs(4), Some(&path));
+        record(pid, RecordOptions { profilers, ..chosen });
+        assert!(process.is_running() && !is_mapped(pid), "{runtime}: {}", process.transcript());
+        process.wait_for_line(Duration::from_secs(1), |line| line == "sandboxed").unwrap();
+        assert!(weights(&path, &["NeverBefore"])["NeverBefore"] > 10_000_000, "{runtime}");
     }
 }
 
