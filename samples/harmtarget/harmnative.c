@@ -1,17 +1,22 @@
 // The native half of the sample: calls in both directions on threads of its own, and, where it is preloaded, what other
-// tools do to a process: a SIGPROF handler and a wall clock that jumps.
+// tools do to a process: a SIGPROF handler, a wall clock that jumps, and a filter of system calls that comes late.
 //
 //   HARM_EXE      base name of the executable in which the preloaded part is active; elsewhere it does nothing
 //   HARM_SIGPROF  a file: as soon as it exists, a SIGPROF handler is installed and ITIMER_PROF is started. The number of
 //                 its ticks is written to <file>.ticks
+//   HARM_SECCOMP  a file: as soon as it exists, all threads get a filter that ends the process for system calls by which
+//                 a debugger or a profiler reads memory or counts events
 //   HARM_CLOCK    if set, CLOCK_REALTIME jumps an hour forth and back, each 200 ms
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -99,6 +104,7 @@ int harm_vfork_exec(void) {
 }
 
 static const char *gate;
+static const char *filter_gate;
 static volatile long ticks;
 static volatile int clock_jumps;
 
@@ -132,6 +138,38 @@ static void *watch(void *argument) {
     return NULL;
 }
 
+#define KILL_FOR(number) \
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
+
+static void *forbid(void *argument) {
+    (void)argument;
+    while (access(filter_gate, F_OK) != 0) {
+        usleep(5000);
+    }
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0), // the number of the system call
+        KILL_FOR(SYS_process_vm_readv),
+        KILL_FOR(SYS_process_vm_writev),
+        KILL_FOR(SYS_ptrace),
+        KILL_FOR(SYS_perf_event_open),
+        KILL_FOR(SYS_bpf),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {.len = sizeof code / sizeof code[0], .filter = code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0) {
+        // Whoever set the gate sees in /proc whether it worked.
+        syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program);
+    }
+    return NULL;
+}
+
+static void start(void *(*body)(void *)) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, body, NULL) == 0) {
+        pthread_detach(thread);
+    }
+}
+
 __attribute__((constructor)) static void preloaded(void) {
     char self[4096];
     const char *wanted = getenv("HARM_EXE");
@@ -147,9 +185,11 @@ __attribute__((constructor)) static void preloaded(void) {
     clock_jumps = getenv("HARM_CLOCK") != NULL;
     gate = getenv("HARM_SIGPROF");
     if (gate != NULL) {
-        pthread_t thread;
-        pthread_create(&thread, NULL, watch, NULL);
-        pthread_detach(thread);
+        start(watch);
+    }
+    filter_gate = getenv("HARM_SECCOMP");
+    if (filter_gate != NULL) {
+        start(forbid);
     }
 }
 

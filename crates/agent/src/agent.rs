@@ -25,7 +25,7 @@ use corprof::info::EventPipeSession;
 use profilers::survivors::SurvivorSettings;
 use profilers::{Collector, Object};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use wire::{BlockedStack, CpuEngine, LogLevel, Nanos, Record, ResidentState, SessionConfig};
 
 /// How far a session is.
@@ -104,7 +104,7 @@ pub struct Agent {
     pub suspensions: AtomicU64,
     may_leave: OnceLock<bool>,
     /// By which clrscope finds an agent that stays.
-    door: OnceLock<Arc<Door>>,
+    door: OnceLock<Weak<Door>>,
 }
 
 /// Whether the runtime knows a profiler when it looks for whom to call.
@@ -194,8 +194,9 @@ impl Agent {
     /// Goes on to a later phase; never back.
     pub fn advance(&self, phase: Phase) {
         let before = self.phase.fetch_max(phase as u8, Ordering::AcqRel);
-        if let (Phase::Stopping, Some(door)) = (phase, self.door.get())
+        if phase == Phase::Stopping
             && before < phase as u8
+            && let Some(door) = self.door.get().and_then(Weak::upgrade)
         {
             door.say(ResidentState::Reverts);
         }
@@ -295,9 +296,9 @@ impl Agent {
         !self.notify_only && (self.is_hooked() || self.config.stays)
     }
 
-    /// From now on clrscope can see what this agent does.
-    pub fn keep_door(&self, door: Arc<Door>) {
-        let _ = self.door.set(door);
+    /// From now on clrscope can see what this agent does, for as long as the door is there.
+    pub fn show_door(&self, door: &Arc<Door>) {
+        let _ = self.door.set(Arc::downgrade(door));
     }
 
     /// Waits until a launched process may go on, until a point in time.

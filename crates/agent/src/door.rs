@@ -24,7 +24,7 @@ pub fn run(first: Arc<Agent>, sessions: &Sessions) {
     let mut agent = first;
     loop {
         if let Some(door) = &door {
-            agent.keep_door(Arc::clone(door));
+            agent.show_door(door);
         }
         writer::run(&agent);
         // One whose callbacks are switched off would hear nothing in a further session.
@@ -50,7 +50,8 @@ fn next(agent: &Arc<Agent>, door: &Door) -> Option<Arc<Agent>> {
         let Ok(mut config) = SessionConfig::from_bytes(&bytes) else { continue };
         door.say(ResidentState::Records);
         config.launched = false;
-        config.stays = agent.config.stays;
+        // What was asked for before may keep the library here for good, whatever this session asks for.
+        config.stays = true;
         let mask = mask_of(agent, &config);
         compiling::restart();
         let heap_is_refused = allow_heap(agent.runtime.info(), &config, mask).is_err();

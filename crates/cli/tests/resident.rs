@@ -100,6 +100,27 @@ fn snapshots_do_not_use_up_the_runtime() {
     });
 }
 
+/// The runtime never takes hooks back, so the agent that has set them serves all later recordings for which there is no other slot: on .NET
+/// Core 3.1 each of them.
+#[test]
+fn an_agent_with_hooks_serves_one_recording_after_another() {
+    let folder = scratch();
+    let (launched, output) = (file(&folder, "calls.clrscope"), file(&folder, "later.clrscope"));
+    let record = [common::binary(), "launch", "-q", "-p", "calls", "-d", "300ms", "-o", launched.to_str().unwrap()];
+    let launch = Sample::named("heapster").launch(Runtime::V3_1, &["--count", "1000"]);
+    let mut process = launch.under([&record[..], &["--"]].concat()).private_tmp().start();
+    process.wait_for_ready();
+    let pid = common::child_of(process.pid());
+    for round in 0..3 {
+        let began = Instant::now();
+        records(pid, "cpu,gc", &output);
+        assert!(began.elapsed() < Duration::from_secs(30), "{round}: {:?}", began.elapsed());
+        assert_eq!(libraries(pid).len(), 1, "{round}: {:?}", libraries(pid));
+    }
+    process.close_stdin();
+    process.truth(Duration::from_secs(20));
+}
+
 /// `CLRSCOPE_HARM_RUNS=1000` is how it is run by hand. Programs use more memory with time by themselves: one that nobody records says how
 /// much.
 #[test]

@@ -99,6 +99,7 @@ pub fn all() -> Vec<Condition> {
             excludes: &["debugger"],
             ..condition("seccomp-kill", |scene| option(scene, "--seccomp", "kill"))
         },
+        Condition { excludes: &["seccomp-container", "seccomp-kill"], ..condition("seccomp-later", seccomp_later) },
         Condition { missing: || no_tool("setpriv"), ..condition("no-new-privileges", no_new_privileges) },
         Condition { missing: no_other_user, excludes: &["mount-namespace"], ..condition("other-user", other_user) },
         Condition { missing: not_root, excludes: &["pid-namespace"], ..condition("mount-namespace", mount_namespace) },
@@ -392,6 +393,32 @@ fn sigprof(scene: &mut Scene, when: When) -> Result<()> {
             thread::sleep(Duration::from_millis(20));
         }
         Some(format!("the program's own SIGPROF handler gets no ticks any more ({first} so far)"))
+    }));
+    Ok(())
+}
+
+/// The program sandboxes itself while it is recorded.
+fn seccomp_later(scene: &mut Scene) -> Result<()> {
+    preload(scene)?;
+    let gate = scene.path("filter");
+    scene.set("HARM_SECCOMP", gate.display().to_string());
+    let late = gate.clone();
+    let at = scene.random.milliseconds(0, 900);
+    scene.at(at, move |_| Ok(fs::write(&gate, "")?));
+    // Where clrscope was quicker.
+    scene.when_done(move |_| Ok(fs::write(&late, "")?));
+    scene.checks.push(Box::new(|live| {
+        let status = || fs::read_to_string(format!("/proc/{}/status", live.target)).unwrap_or_default();
+        let is_filtered =
+            || status().lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"));
+        let until = Instant::now() + Duration::from_secs(5);
+        while !is_filtered() {
+            if Instant::now() > until {
+                return Some("the program did not get its filter of system calls".into());
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        None
     }));
     Ok(())
 }

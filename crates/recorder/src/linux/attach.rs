@@ -69,10 +69,7 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
     // Until the agent has answered: from then on others see that it is there.
     let turn = needs_main.map(|profiler| LoadTurn::take(pid, profiler)).transpose()?;
     let resident = match Resident::find(&target, viewer.owner)? {
-        Some(resident) if as_main => {
-            resident.wait_until_ready(&target)?;
-            Some(resident)
-        }
+        Some(resident) if as_main => resident.wait_until_ready(&target)?.then_some(resident),
         found => found.filter(|resident| resident.state() == Some(ResidentState::Waits)),
     };
     // The ring is opened before the agent is loaded, so that no time is lost between the two, but after all that may be long

@@ -40,6 +40,8 @@ const BESIDE_THREAD: &str = "clrscope-agent";
 #[derive(Debug)]
 pub(super) struct Resident {
     state: File,
+    /// Where the target has it.
+    place: PathBuf,
     pipe: PathBuf,
     owner: Identity,
 }
@@ -60,7 +62,8 @@ impl Resident {
                 return Err(RecordError::StaleAgent { pid: target.pid, found: protocol });
             }
             let Ok(state) = reopen(owner, &entry.path(), Nameless::MemoryFile, OFlags::RDONLY) else { continue };
-            return Ok(Some(Self { state: state.into(), pipe: folder.join(pipe.to_string()), owner }));
+            let (place, pipe) = (entry.path(), folder.join(pipe.to_string()));
+            return Ok(Some(Self { state: state.into(), place, pipe, owner }));
         }
         Ok(None)
     }
@@ -72,17 +75,24 @@ impl Resident {
         ResidentState::of(byte[0])
     }
 
-    /// Waits until it can take a session.
+    /// Whether the target has closed it: the agent serves nobody any more.
+    fn is_gone(&self) -> bool {
+        let link = read_link(&self.place).ok();
+        link.as_deref().and_then(Path::to_str).and_then(wire::resident_of).is_none()
+    }
+
+    /// Waits until it can take a session: false if it comes to be gone instead.
     ///
     /// # Errors
     /// [`RecordError::ResidentBusy`]: it records for somebody else, or does not become ready within the limit.
-    pub fn wait_until_ready(&self, target: &Target) -> Result<(), RecordError> {
+    pub fn wait_until_ready(&self, target: &Target) -> Result<bool, RecordError> {
         let began = Instant::now();
         let mut told = false;
         loop {
             let state = self.state();
             let limit = match state {
-                Some(ResidentState::Waits) => return Ok(()),
+                Some(ResidentState::Waits) => return Ok(true),
+                _ if self.is_gone() && target.is_alive() => return Ok(false),
                 Some(ResidentState::Reverts) => REVERT_LIMIT,
                 Some(ResidentState::Records) | None => LEAVE_LIMIT,
             };
@@ -300,7 +310,7 @@ mod tests {
         let name = wire::resident_name(number(&reader) as u32);
         let _state = announced(name, ResidentState::Waits as u8);
         let resident = Resident::find(&target(), Identity::own()).unwrap().unwrap();
-        resident.wait_until_ready(&target()).unwrap();
+        assert!(resident.wait_until_ready(&target()).unwrap());
         resident.knock(b"config").unwrap();
         let mut bytes = [0; 10];
         io::Read::read_exact(&mut reader, &mut bytes).unwrap();
@@ -315,6 +325,19 @@ mod tests {
         let error = resident.wait_until_ready(&target()).unwrap_err();
         assert!(matches!(error, RecordError::ResidentBusy { reverts: false, .. }), "{error}");
         assert!(error.to_string().contains("records for another command (waited 2 s): try again"), "{error}");
+    }
+
+    #[test]
+    fn one_that_leaves_is_not_waited_for() {
+        let (reader, _writer) = pipe().unwrap();
+        let state = announced(wire::resident_name(number(&reader) as u32), ResidentState::Reverts as u8);
+        let resident = Resident::find(&target(), Identity::own()).unwrap().unwrap();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| resident.wait_until_ready(&target()).unwrap());
+            std::thread::sleep(Duration::from_millis(50));
+            drop(state);
+            assert!(!waiting.join().unwrap());
+        });
     }
 
     #[test]

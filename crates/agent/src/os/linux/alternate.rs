@@ -45,14 +45,11 @@ impl Stacks {
         descriptors::allocate(&file, SIZE)?;
         let stacks = Self { file };
         let first = stacks.map().ok_or(io::ErrorKind::OutOfMemory)?;
-        let found = first.look();
+        let found = first.is_there();
         // SAFETY: no thread has got it.
         unsafe { first.unmap() };
-        match found {
-            Ok(_) => Ok(stacks),
-            // Without an answer none could be given back.
-            Err(error) => Err(io::Error::from_raw_os_error(error)),
-        }
+        // Without an answer none could be given back.
+        found.map(|_| stacks).map_err(io::Error::from_raw_os_error)
     }
 
     /// Maps one, laid out as the runtime lays out its own: a guard page at its low end, within the bounds given to the kernel.
@@ -86,9 +83,9 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// What stands where its mark is.
-    fn look(self) -> Result<[u64; 2], i32> {
-        read(self.start + GUARD as u64)
+    /// Whether its mark stands where it should.
+    fn is_there(self) -> Result<bool, i32> {
+        holds(self.start + GUARD as u64, [MARK, self.number])
     }
 
     /// Marks an alternate stack that this one takes the place of, if it is one of the runtime's: of those a page without access at the low end
@@ -99,11 +96,11 @@ impl Stack {
         let start = old.ss_sp as u64;
         let is_of_pages =
             start.is_multiple_of(GUARD as u64) && old.ss_size.is_multiple_of(GUARD) && old.ss_size > 2 * GUARD;
-        if !is_of_pages || read(start) != Err(libc::EFAULT) {
+        if !is_of_pages || holds(start, [0]) != Err(libc::EFAULT) {
             return;
         }
         let place = start + GUARD as u64;
-        if read(place).is_ok_and(|words| words[0] == MARK_OF_OLD || words == [0; 2]) {
+        if holds(place, [MARK_OF_OLD]) == Ok(true) || holds(place, [0; 2]) == Ok(true) {
             // SAFETY: it was just read, and the thread's own stack does not go while it is here.
             unsafe { (place as *mut [u64; 2]).write_volatile([MARK_OF_OLD, self.number]) };
         }
@@ -114,12 +111,12 @@ impl Stack {
     /// # Safety
     /// No thread uses it, nor may return to it, and this is called once.
     pub unsafe fn unmap(self) {
-        match self.look() {
-            Ok(words) if words == [MARK, self.number] => {
+        match self.is_there() {
+            Ok(true) => {
                 // SAFETY: it is ours, as its number says, and by the caller's contract unused.
                 unsafe { libc::munmap(self.start as *mut libc::c_void, SIZE) };
             }
-            Ok(_) | Err(libc::EFAULT) => {}
+            Ok(false) | Err(libc::EFAULT) => {}
             // The kernel does not say: it stays, and is counted.
             Err(_) => return,
         }
@@ -137,24 +134,33 @@ impl Stack {
         // SAFETY: the caller's contract.
         unsafe { self.unmap() };
         // Somebody may have unmapped it, and something else may be there.
-        if read(old.ss_sp as u64 + GUARD as u64) == Ok([MARK_OF_OLD, self.number]) {
+        if holds(old.ss_sp as u64 + GUARD as u64, [MARK_OF_OLD, self.number]) == Ok(true) {
             // SAFETY: it is the runtime's, which does not know it any more, and the thread is gone.
             unsafe { libc::munmap(old.ss_sp, old.ss_size) };
         }
     }
 }
 
-/// Two words of this process's memory, where there may be none: or why the kernel does not give them.
-fn read(place: u64) -> Result<[u64; 2], i32> {
-    let mut words = [0u64; 2];
-    let local = libc::iovec { iov_base: words.as_mut_ptr().cast(), iov_len: size_of_val(&words) };
-    let remote = libc::iovec { iov_base: place as *mut libc::c_void, iov_len: size_of_val(&words) };
-    // SAFETY: the kernel writes to `words` as many bytes, and checks the other side itself.
-    match unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) } {
-        16 => Ok(words),
-        -1 => Err(io::Error::last_os_error().raw_os_error().unwrap_or_default()),
-        _ => Err(libc::EFAULT),
+/// Whether these words stand at a place of this process's memory, which is a multiple of four. `EFAULT` where there is no memory that can be
+/// read; other errors where the kernel does not say.
+///
+/// The kernel compares, as it does for a lock that is waited for: no filter of system calls forbids that to a program with
+/// threads, and it may be asked in a signal handler.
+fn holds<const N: usize>(place: u64, words: [u64; N]) -> Result<bool, i32> {
+    let halves = words.into_iter().flat_map(|word| [word as u32, (word >> 32) as u32]);
+    for (address, half) in (place..).step_by(4).zip(halves) {
+        let operation = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
+        // SAFETY: the kernel checks the address and reads four bytes there (futex(2)); it wakes and moves no waiters, as it is asked to move
+        // none.
+        let result = unsafe { libc::syscall(libc::SYS_futex, address, operation, 0, 0_usize, address, half) };
+        if result < 0 {
+            return match io::Error::last_os_error().raw_os_error() {
+                Some(libc::EAGAIN) => Ok(false),
+                error => Err(error.unwrap_or_default()),
+            };
+        }
     }
+    Ok(true)
 }
 
 /// A stack in the form that the kernel takes.
@@ -262,6 +268,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn words_are_compared_where_there_may_be_none() {
+        let memory = [7u64, u64::MAX, 0x1_0000_0000];
+        let place = memory.as_ptr() as u64;
+        assert_eq!(holds(place, memory), Ok(true));
+        assert_eq!(holds(place, [7, u64::MAX - 1]), Ok(false));
+        assert_eq!(holds(place + 16, [0]), Ok(false), "the upper half counts");
+        assert_eq!(holds(place + 4, [0xffff_ffff_0000_0000]), Ok(true));
+        assert_eq!(holds(8, [0]), Err(libc::EFAULT));
+        assert_eq!(holds(place + 1, [0]), Err(libc::EINVAL));
+    }
+
+    #[test]
     fn only_what_is_ours_is_unmapped() {
         let stacks = Stacks::new().unwrap();
         let (one, two, three) = (stacks.map().unwrap(), stacks.map().unwrap(), stacks.map().unwrap());
@@ -273,7 +291,7 @@ mod tests {
             let other =
                 libc::mmap(two.start as *mut libc::c_void, SIZE, libc::PROT_READ, flags | libc::MAP_FIXED, -1, 0);
             assert_eq!(other as u64, two.start);
-            let is_there = |stack: Stack| stack.look() == Ok([MARK, stack.number]);
+            let is_there = |stack: Stack| stack.is_there() == Ok(true);
             assert!(is_there(one) && !is_there(two) && is_there(three));
             assert!(!is_there(Stack { number: three.number + 1, ..three }));
             one.unmap();
@@ -306,7 +324,7 @@ mod tests {
             stack.mark_old(&old);
             // SAFETY: no thread has ever had any of them.
             unsafe { stack.unmap_of_ended(&old) };
-            assert_ne!(stack.look(), Ok([MARK, stack.number]));
+            assert_ne!(stack.is_there(), Ok(true));
         }
         assert!(!is_there(&runtimes) && is_there(&others));
         // One that was unmapped and is another one's now, and one that is in use up to its far end.
