@@ -1,0 +1,122 @@
+//! New bodies in real runtimes: a program runs under the profiler `examples/trace_methods.rs`, with a managed agent that
+//! prints each tracer. Its output is compared with the recorded one, line by line (`fixtures/README.md`).
+#![cfg(target_os = "linux")]
+
+use newrelic::shape::{AgentShape, of_file};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use testkit::{Compiler, Extras, Launch, Runtime, Stream, source_root};
+
+const LIMIT: Duration = Duration::from_secs(120);
+const CLSID: &str = "{5A0C4E0E-6B1B-4C57-A1F1-2E6D0B8D4C12}";
+/// Methods that the recorded profiler loses, since they are inlined before it sees them. Here nothing is inlined.
+const INLINED: [&str; 2] = ["RefApp.T.TracedInlinable", "RefApp.Outer+Nested.NInlinable"];
+
+/// Methods that have a point and get no tracer, as under the recorded profiler.
+const REFUSED: [&str; 3] = [
+    "trace_methods: RefApp.Pt.Sum: Skipping sequential layout method",
+    "trace_methods: RefApp.T.RefRet: By ref tokenization not supported.",
+    "trace_methods: RefApp.T.get_Prop: Skipping a method with a special name",
+];
+
+/// The example's library; `cargo test` builds the examples beside the tests.
+fn library() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let profile = test.parent().and_then(Path::parent).unwrap();
+    let library = profile.join("examples").join("libtrace_methods.so");
+    assert!(library.is_file(), "{} is missing: build it with `cargo build -p newrelic --examples`", library.display());
+    library
+}
+
+fn compile(name: &str, source: &str, is_library: bool, extras: Extras<'_>) -> PathBuf {
+    let source = source_root().join("crates/newrelic/tests/programs").join(source);
+    let assembly = Compiler::find().and_then(|mcs| mcs.compile_with(name, &source, Runtime::V3_1, is_library, extras));
+    assembly.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The managed agent of a shape.
+fn agent(shape: AgentShape) -> PathBuf {
+    let symbols: &[&str] = match shape {
+        AgentShape::V10_53 => &[],
+        AgentShape::V10_54 => &["SHAPE_10_54"],
+        AgentShape::V10_55 => &["SHAPE_10_54", "SHAPE_10_55"],
+    };
+    let agent = compile("NewRelic.Agent.Core", "Agent.cs", true, Extras { symbols, ..Extras::default() });
+    assert_eq!(of_file(&std::fs::read(&agent).unwrap()), Ok(shape));
+    agent
+}
+
+/// What the program prints on a runtime, with an agent of a shape. Checks what the profiler did not instrument.
+fn output(runtime: Runtime, shape: AgentShape, by_reflection: bool) -> Vec<String> {
+    let api = compile("NewRelic.Api.Agent", "Api.cs", true, Extras::default());
+    let target = compile("Target", "Target.cs", false, Extras { libraries: &[&api], ..Extras::default() });
+    let mut process = Launch::new(runtime.require().executable())
+        .arg(target)
+        .env("CORECLR_ENABLE_PROFILING", "1")
+        .env("CORECLR_PROFILER", CLSID)
+        .env("CORECLR_PROFILER_PATH", library())
+        .env("NEW_RELIC_DISABLE_APPDOMAIN_CACHING", by_reflection.to_string())
+        .env("TRACE_METHODS_AGENT", agent(shape))
+        .env("TRACE_METHODS_POINTS", source_root().join("crates/newrelic/tests/fixtures/target.xml"))
+        .start();
+    let status = process.wait(LIMIT).unwrap();
+    assert!(status.success(), "{runtime}: {status}\n{}", process.transcript());
+    let mut refused = process.lines(Stream::Err);
+    refused.sort();
+    assert_eq!(refused, REFUSED, "{runtime}, agent {shape}");
+    process.lines(Stream::Out)
+}
+
+/// Splits off the tracers of [`INLINED`].
+fn without_inlined(lines: Vec<String>) -> (Vec<String>, Vec<String>) {
+    let is_inlined = |line: &str| {
+        INLINED.iter().any(|method| {
+            let (class, name) = method.rsplit_once('.').unwrap();
+            line.starts_with(&format!("FINISH {method} "))
+                || line.starts_with("GETTRACER ") && line.contains(&format!(" typeName={class} method={name} "))
+        })
+    };
+    lines.into_iter().partition(|line| !is_inlined(line))
+}
+
+fn check(shape: AgentShape, by_reflection: bool) {
+    for (runtime, recorded) in [
+        (Runtime::V3_1, include_str!("fixtures/scenario-3.1.txt")),
+        (Runtime::V9, include_str!("fixtures/scenario-9.txt")),
+    ] {
+        let case = format!("{runtime}, agent {shape}, by reflection: {by_reflection}");
+        let (lines, inlined) = without_inlined(output(runtime, shape, by_reflection));
+        let different = lines.iter().map(String::as_str).zip(recorded.lines()).find(|(ours, theirs)| ours != theirs);
+        assert_eq!(different, None, "{case}");
+        assert_eq!(lines.len(), recorded.lines().count(), "{case}");
+        let count = |lines: &[String], start: &str| lines.iter().filter(|line| line.starts_with(start)).count();
+        for start in ["GETTRACER ", "FINISH "] {
+            assert_eq!([count(&lines, start), count(&inlined, start)], [50, INLINED.len()], "{case}: {start}");
+        }
+    }
+}
+
+#[test]
+fn agent_10_53() {
+    check(AgentShape::V10_53, true);
+}
+
+#[test]
+fn agent_10_54_by_helpers() {
+    check(AgentShape::V10_54, false);
+}
+
+#[test]
+fn agent_10_54_by_reflection() {
+    check(AgentShape::V10_54, true);
+}
+
+#[test]
+fn agent_10_55_by_helpers() {
+    check(AgentShape::V10_55, false);
+}
+
+#[test]
+fn agent_10_55_by_reflection() {
+    check(AgentShape::V10_55, true);
+}
