@@ -46,25 +46,36 @@ fn agent(shape: AgentShape) -> PathBuf {
     agent
 }
 
-/// What the program prints on a runtime, with an agent of a shape. Checks what the profiler did not instrument.
-fn output(runtime: Runtime, shape: AgentShape, by_reflection: bool) -> Vec<String> {
-    let api = compile("NewRelic.Api.Agent", "Api.cs", true, Extras::default());
-    let target = compile("Target", "Target.cs", false, Extras { libraries: &[&api], ..Extras::default() });
+/// Starts a program under the profiler and gives its output, once it has ended: the lines of both streams.
+fn run(
+    program: &Path,
+    points: &str,
+    runtime: Runtime,
+    shape: AgentShape,
+    by_reflection: bool,
+) -> (Vec<String>, Vec<String>) {
     let mut process = Launch::new(runtime.require().executable())
-        .arg(target)
+        .arg(program)
         .env("CORECLR_ENABLE_PROFILING", "1")
         .env("CORECLR_PROFILER", CLSID)
         .env("CORECLR_PROFILER_PATH", library())
         .env("NEW_RELIC_DISABLE_APPDOMAIN_CACHING", by_reflection.to_string())
         .env("TRACE_METHODS_AGENT", agent(shape))
-        .env("TRACE_METHODS_POINTS", source_root().join("crates/newrelic/tests/fixtures/target.xml"))
+        .env("TRACE_METHODS_POINTS", source_root().join("crates/newrelic/tests/fixtures").join(points))
         .start();
     let status = process.wait(LIMIT).unwrap();
-    assert!(status.success(), "{runtime}: {status}\n{}", process.transcript());
-    let mut refused = process.lines(Stream::Err);
+    assert!(status.success(), "{runtime}, agent {shape}: {status}\n{}", process.transcript());
+    (process.lines(Stream::Out), process.lines(Stream::Err))
+}
+
+/// What the recorded program prints on a runtime, with an agent of a shape. Checks what the profiler did not instrument.
+fn output(runtime: Runtime, shape: AgentShape, by_reflection: bool) -> Vec<String> {
+    let api = compile("NewRelic.Api.Agent", "Api.cs", true, Extras::default());
+    let target = compile("Target", "Target.cs", false, Extras { libraries: &[&api], ..Extras::default() });
+    let (output, mut refused) = run(&target, "target.xml", runtime, shape, by_reflection);
     refused.sort();
     assert_eq!(refused, REFUSED, "{runtime}, agent {shape}");
-    process.lines(Stream::Out)
+    output
 }
 
 /// Splits off the tracers of [`INLINED`].
@@ -119,4 +130,64 @@ fn agent_10_55_by_helpers() {
 #[test]
 fn agent_10_55_by_reflection() {
     check(AgentShape::V10_55, true);
+}
+
+/// What the agent is told about the calls in `Values.cs` but those of `Inc`: method, arguments and result.
+const VALUES: [(&str, &str, &str); 13] = [
+    ("Values.Auto.Sum", "System.Int32:1", "System.Int32:5"),
+    ("Values.Generic`1.Get", "", "System.String:g"),
+    ("Values.Generic`1.Get", "", "System.Int32:7"),
+    ("Values.Generic`1+Nested.GetNested", "", "System.Int32:8"),
+    ("Values.Takes.Span", "null", "System.Int32:3"),
+    ("Values.Takes.ReturnSpan", "Int32[]{System.Int32:0}", "null"),
+    ("Values.Takes.Reference", "null", "System.Int32:1"),
+    ("Values.Takes.RefStruct", "null", "System.Int32:9"),
+    (
+        "Values.Takes.Mixed",
+        "null,System.Int32:5,null,System.DateTime:01/01/0001 00:00:00,System.DayOfWeek:Friday",
+        "System.Int32:2",
+    ),
+    ("Values.Takes.Value", "Values.Auto:Auto4s", "System.Int32:4"),
+    ("Values.Takes.Nested", "System.Environment+SpecialFolder:Desktop", "System.Int32:0"),
+    (
+        "System.Collections.Concurrent.BlockingCollection`1.Take",
+        "System.Threading.CancellationToken:System.Threading.CancellationToken",
+        "System.Int32:6",
+    ),
+    ("System.Net.IPAddress.Parse", "null", "System.Net.IPAddress:127.0.0.1"),
+];
+/// Calls of `Inc` there.
+const INCREMENTS: usize = 201;
+
+/// The parts of what the agent prints at the start and the end of a tracer: method, arguments, result.
+fn call(start: &str, end: &str) -> (String, String, String) {
+    let between = |line: &str, from: &str, to: &str| {
+        let rest = line.split_once(from).unwrap_or_else(|| panic!("no {from:?} in {line}")).1;
+        rest.split_once(to).unwrap_or_else(|| panic!("no {to:?} in {line}")).0.to_owned()
+    };
+    let method = format!("{}.{}", between(start, " typeName=", " method="), between(start, " method=", " sig="));
+    let result = between(end, &format!("FINISH {method} ret="), " ex=null");
+    (method, between(start, " params=Object[]{", "} fid=nz"), result)
+}
+
+#[test]
+fn values_are_boxed_where_they_can_be() {
+    let program = compile("Values", "Values.cs", false, Extras::default());
+    for runtime in [Runtime::V3_1, Runtime::V9] {
+        let mut plain = Launch::new(runtime.require().executable()).arg(&program).start();
+        assert!(plain.wait(LIMIT).unwrap().success(), "{runtime}\n{}", plain.transcript());
+        for shape in [AgentShape::V10_53, AgentShape::V10_54, AgentShape::V10_55] {
+            let case = format!("{runtime}, agent {shape}");
+            let (lines, refused) = run(&program, "values.xml", runtime, shape, false);
+            assert_eq!(refused, Vec::<String>::new(), "{case}");
+            let is_tracer = |line: &String| line.starts_with("GETTRACER ") || line.starts_with("FINISH ");
+            let (tracers, printed): (Vec<_>, Vec<_>) = lines.into_iter().partition(is_tracer);
+            assert_eq!(printed, plain.lines(Stream::Out), "{case}");
+            let calls = tracers.chunks_exact(2).map(|lines| call(&lines[0], &lines[1]));
+            let (increments, calls): (Vec<_>, Vec<_>) = calls.partition(|(method, ..)| method == "Values.Auto.Inc");
+            assert_eq!(increments.len(), INCREMENTS, "{case}");
+            let wanted = VALUES.map(|(method, arguments, result)| (method.into(), arguments.into(), result.into()));
+            assert_eq!(calls, wanted, "{case}");
+        }
+    }
 }
