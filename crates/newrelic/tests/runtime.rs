@@ -149,11 +149,7 @@ const VALUES: [(&str, &str, &str); 13] = [
     ),
     ("Values.Takes.Value", "Values.Auto:Auto4s", "System.Int32:4"),
     ("Values.Takes.Nested", "System.Environment+SpecialFolder:Desktop", "System.Int32:0"),
-    (
-        "System.Collections.Concurrent.BlockingCollection`1.Take",
-        "System.Threading.CancellationToken:System.Threading.CancellationToken",
-        "System.Int32:6",
-    ),
+    ("System.Net.Http.Headers.RetryConditionHeaderValue..ctor", "System.TimeSpan:00:00:03", "null"),
     ("System.Net.IPAddress.Parse", "null", "System.Net.IPAddress:127.0.0.1"),
 ];
 /// Calls of `Inc` there.

@@ -1,10 +1,9 @@
 // Methods of value types and with parameters of value types: what can be boxed for the agent, and what cannot.
 using System;
-using System.Collections.Concurrent;
 using System.Net;
+using System.Net.Http.Headers;
 using System.Runtime.CompilerServices;
 using System.Runtime.InteropServices;
-using System.Threading;
 namespace Values {
   [StructLayout(LayoutKind.Auto)] public struct Auto { public int X; public string S; public int Sum(int y) { return X + y; } public void Inc() { X++; } public override string ToString() { return "Auto" + X + S; } }
   [StructLayout(LayoutKind.Auto)] public struct Generic<T> { public T V; public T Get() { return V; } public struct Nested { public T W; public T GetNested() { return W; } } }
@@ -33,8 +32,7 @@ namespace Values {
       Console.WriteLine(Takes.Value(a));
       Console.WriteLine(Takes.Nested(Environment.SpecialFolder.Desktop));
       // These assemblies refer to types of the core library through one that forwards them.
-      var queue = new BlockingCollection<int> { 6 };
-      Console.WriteLine(queue.Take(CancellationToken.None));
+      Console.WriteLine(new RetryConditionHeaderValue(TimeSpan.FromSeconds(3)));
       Console.WriteLine(IPAddress.Parse("127.0.0.1".AsSpan()));
       // References in a boxed copy of `this` have to be seen by the garbage collector.
       for (int i = 0; i < 200; i++) { a.S = new string('x', 3); a.Inc(); if (i % 10 == 0) GC.Collect(0); }
