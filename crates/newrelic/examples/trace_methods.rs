@@ -11,7 +11,8 @@
 //!     dotnet App.dll
 //! ```
 //!
-//! `NEW_RELIC_DISABLE_APPDOMAIN_CACHING=true` asks for reflection. What could not be done goes to standard error.
+//! `NEW_RELIC_DISABLE_APPDOMAIN_CACHING=true` asks for reflection, `TRACE_METHODS_DIRECTLY=true` for the shorter way of
+//! `newrelic::rewrite::direct`. What could not be done goes to standard error.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -26,6 +27,7 @@ use newrelic::loaded::{LoadedMethod, LoadedModule};
 use newrelic::log::Level;
 use newrelic::plan::{Plan, plan};
 use newrelic::points::{Points, load};
+use newrelic::rewrite::direct::Direct;
 use newrelic::rewrite::{Settings, helpers, inject, instrument, instrument_api, is_core_library};
 use newrelic::shape::{AgentShape, of_file};
 use newrelic::strategy::CallingStrategy;
@@ -44,6 +46,7 @@ struct Setup {
     shape: AgentShape,
     agent: String,
     configured: CallingStrategy,
+    directly: bool,
 }
 
 #[derive(Default)]
@@ -51,6 +54,8 @@ struct State {
     /// The strategy after the core library was loaded.
     resolved: Option<CallingStrategy>,
     modules: HashMap<ModuleId, LoadedModule>,
+    /// What was added to modules for calls without a helper.
+    direct: HashMap<ModuleId, Direct>,
     /// Methods with a new body. Each instantiation of a generic method is compiled, and all have the same body.
     rewritten: HashSet<(ModuleId, MethodDef)>,
 }
@@ -67,9 +72,11 @@ impl Setup {
         if let Some(message) = loaded.messages.into_iter().find(|message| message.level >= Level::Warn) {
             return Err(message.text);
         }
-        let disabled = variable("NEW_RELIC_DISABLE_APPDOMAIN_CACHING").is_ok_and(|value| value == "true");
+        let is_set = |name| variable(name).is_ok_and(|value| value == "true");
+        let disabled = is_set("NEW_RELIC_DISABLE_APPDOMAIN_CACHING");
         let configured = CallingStrategy::configured(shape, Runtime::Core, disabled);
-        Ok(Self { points: loaded.points, shape, agent, configured })
+        let directly = is_set("TRACE_METHODS_DIRECTLY");
+        Ok(Self { points: loaded.points, shape, agent, configured, directly })
     }
 
     fn settings(&self, strategy: Option<CallingStrategy>) -> Settings<'_> {
@@ -113,7 +120,14 @@ impl TraceMethods {
             Plan::Helper(helper) => helpers::body(helper, &settings, module),
             Plan::Api | Plan::Trace(_) => {
                 let original = method.original(module).map_err(|error| error.to_string())?;
-                let function = method.function(function, &original, None);
+                let direct = match state.direct.entry(known.module) {
+                    Entry::Occupied(known) => Some(*known.get()),
+                    Entry::Vacant(new) if setup.directly && matches!(plan, Plan::Trace(_)) => {
+                        Some(*new.insert(module.define_direct(&settings).map_err(|refusal| refusal.to_string())?))
+                    }
+                    Entry::Vacant(_) => None,
+                };
+                let function = method.function(function, &original, direct);
                 let rewritten = match plan {
                     Plan::Trace(tracer) => instrument(&function, &tracer, &settings, module),
                     _ => instrument_api(&function, &settings, module),
@@ -159,6 +173,7 @@ impl ProfilerCallback for TraceMethods {
     fn module_unload_started(&self, _: &CallbackCx<'_>, module: ModuleId) {
         let mut state = self.state();
         state.modules.remove(&module);
+        state.direct.remove(&module);
         state.rewritten.retain(|(other, _)| *other != module);
     }
 

@@ -5,6 +5,7 @@
 
 mod by_ref_like;
 mod core_library;
+mod direct;
 mod method;
 mod module;
 

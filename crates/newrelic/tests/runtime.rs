@@ -5,9 +5,10 @@
 use newrelic::shape::{AgentShape, of_file};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use testkit::{Compiler, Extras, Launch, Runtime, Stream, source_root};
+use testkit::{Compiler, Extras, Launch, Runtime, Stream, TargetProcess, source_root};
 
 const LIMIT: Duration = Duration::from_secs(120);
+const SHAPES: [AgentShape; 3] = [AgentShape::V10_53, AgentShape::V10_54, AgentShape::V10_55];
 const CLSID: &str = "{5A0C4E0E-6B1B-4C57-A1F1-2E6D0B8D4C12}";
 /// Methods that the recorded profiler loses, since they are inlined before it sees them. Here nothing is inlined.
 const INLINED: [&str; 2] = ["RefApp.T.TracedInlinable", "RefApp.Outer+Nested.NInlinable"];
@@ -18,6 +19,16 @@ const REFUSED: [&str; 3] = [
     "trace_methods: RefApp.T.RefRet: By ref tokenization not supported.",
     "trace_methods: RefApp.T.get_Prop: Skipping a method with a special name",
 ];
+
+/// How injected code comes to the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Through helpers in the core library, if agents of this shape have any.
+    Helpers,
+    Reflection,
+    /// Through a delegate in the module.
+    Direct,
+}
 
 /// The example's library; `cargo test` builds the examples beside the tests.
 fn library() -> PathBuf {
@@ -47,32 +58,35 @@ fn agent(shape: AgentShape) -> PathBuf {
 }
 
 /// Starts a program under the profiler and gives its output, once it has ended: the lines of both streams.
-fn run(
-    program: &Path,
-    points: &str,
-    runtime: Runtime,
-    shape: AgentShape,
-    by_reflection: bool,
-) -> (Vec<String>, Vec<String>) {
+fn run(program: &Path, points: &str, runtime: Runtime, shape: AgentShape, way: Way) -> (Vec<String>, Vec<String>) {
     let mut process = Launch::new(runtime.require().executable())
         .arg(program)
         .env("CORECLR_ENABLE_PROFILING", "1")
         .env("CORECLR_PROFILER", CLSID)
         .env("CORECLR_PROFILER_PATH", library())
-        .env("NEW_RELIC_DISABLE_APPDOMAIN_CACHING", by_reflection.to_string())
+        .env("NEW_RELIC_DISABLE_APPDOMAIN_CACHING", (way == Way::Reflection).to_string())
+        .env("TRACE_METHODS_DIRECTLY", (way == Way::Direct).to_string())
+        .env("AGENT_WITHOUT_ARRAYS", (way == Way::Direct).to_string())
         .env("TRACE_METHODS_AGENT", agent(shape))
         .env("TRACE_METHODS_POINTS", source_root().join("crates/newrelic/tests/fixtures").join(points))
         .start();
-    let status = process.wait(LIMIT).unwrap();
-    assert!(status.success(), "{runtime}, agent {shape}: {status}\n{}", process.transcript());
+    finish(&mut process, &format!("{runtime}, agent {shape}, {way:?}"));
     (process.lines(Stream::Out), process.lines(Stream::Err))
 }
 
+/// Waits until the program has ended well and all of its output is read.
+fn finish(process: &mut TargetProcess, case: &str) {
+    let ended = process.wait_for_line(LIMIT, |_| false).unwrap_err().to_string();
+    assert!(ended.contains("` ended before "), "{case}: {ended}");
+    let status = process.wait(LIMIT).unwrap();
+    assert!(status.success(), "{case}: {status}\n{}", process.transcript());
+}
+
 /// What the recorded program prints on a runtime, with an agent of a shape. Checks what the profiler did not instrument.
-fn output(runtime: Runtime, shape: AgentShape, by_reflection: bool) -> Vec<String> {
+fn output(runtime: Runtime, shape: AgentShape, way: Way) -> Vec<String> {
     let api = compile("NewRelic.Api.Agent", "Api.cs", true, Extras::default());
     let target = compile("Target", "Target.cs", false, Extras { libraries: &[&api], ..Extras::default() });
-    let (output, mut refused) = run(&target, "target.xml", runtime, shape, by_reflection);
+    let (output, mut refused) = run(&target, "target.xml", runtime, shape, way);
     refused.sort();
     assert_eq!(refused, REFUSED, "{runtime}, agent {shape}");
     output
@@ -90,13 +104,13 @@ fn without_inlined(lines: Vec<String>) -> (Vec<String>, Vec<String>) {
     lines.into_iter().partition(|line| !is_inlined(line))
 }
 
-fn check(shape: AgentShape, by_reflection: bool) {
+fn check(shape: AgentShape, way: Way) {
     for (runtime, recorded) in [
         (Runtime::V3_1, include_str!("fixtures/scenario-3.1.txt")),
         (Runtime::V9, include_str!("fixtures/scenario-9.txt")),
     ] {
-        let case = format!("{runtime}, agent {shape}, by reflection: {by_reflection}");
-        let (lines, inlined) = without_inlined(output(runtime, shape, by_reflection));
+        let case = format!("{runtime}, agent {shape}, {way:?}");
+        let (lines, inlined) = without_inlined(output(runtime, shape, way));
         let different = lines.iter().map(String::as_str).zip(recorded.lines()).find(|(ours, theirs)| ours != theirs);
         assert_eq!(different, None, "{case}");
         assert_eq!(lines.len(), recorded.lines().count(), "{case}");
@@ -109,27 +123,34 @@ fn check(shape: AgentShape, by_reflection: bool) {
 
 #[test]
 fn agent_10_53() {
-    check(AgentShape::V10_53, true);
+    check(AgentShape::V10_53, Way::Reflection);
 }
 
 #[test]
 fn agent_10_54_by_helpers() {
-    check(AgentShape::V10_54, false);
+    check(AgentShape::V10_54, Way::Helpers);
 }
 
 #[test]
 fn agent_10_54_by_reflection() {
-    check(AgentShape::V10_54, true);
+    check(AgentShape::V10_54, Way::Reflection);
 }
 
 #[test]
 fn agent_10_55_by_helpers() {
-    check(AgentShape::V10_55, false);
+    check(AgentShape::V10_55, Way::Helpers);
 }
 
 #[test]
 fn agent_10_55_by_reflection() {
-    check(AgentShape::V10_55, true);
+    check(AgentShape::V10_55, Way::Reflection);
+}
+
+#[test]
+fn directly() {
+    for shape in SHAPES {
+        check(shape, Way::Direct);
+    }
 }
 
 /// What the agent is told about the calls in `Values.cs` but those of `Inc`: method, arguments and result.
@@ -171,10 +192,10 @@ fn values_are_boxed_where_they_can_be() {
     let program = compile("Values", "Values.cs", false, Extras::default());
     for runtime in [Runtime::V3_1, Runtime::V9] {
         let mut plain = Launch::new(runtime.require().executable()).arg(&program).start();
-        assert!(plain.wait(LIMIT).unwrap().success(), "{runtime}\n{}", plain.transcript());
-        for shape in [AgentShape::V10_53, AgentShape::V10_54, AgentShape::V10_55] {
-            let case = format!("{runtime}, agent {shape}");
-            let (lines, refused) = run(&program, "values.xml", runtime, shape, false);
+        finish(&mut plain, &format!("{runtime}, without the profiler"));
+        for (shape, way) in SHAPES.into_iter().flat_map(|shape| [(shape, Way::Helpers), (shape, Way::Direct)]) {
+            let case = format!("{runtime}, agent {shape}, {way:?}");
+            let (lines, refused) = run(&program, "values.xml", runtime, shape, way);
             assert_eq!(refused, Vec::<String>::new(), "{case}");
             let is_tracer = |line: &String| line.starts_with("GETTRACER ") || line.starts_with("FINISH ");
             let (tracers, printed): (Vec<_>, Vec<_>) = lines.into_iter().partition(is_tracer);

@@ -1,5 +1,6 @@
 // A managed agent that prints one line for each tracer that is started or finished. The symbol SHAPE_10_54 gives it the members
-// that came with agent 10.54, SHAPE_10_55 those of 10.55 in addition.
+// that came with agent 10.54, SHAPE_10_55 those of 10.55 in addition. With
+// AGENT_WITHOUT_ARRAYS=true no tracer is started with an array of all values.
 using System;
 using System.Collections.Generic;
 using System.Reflection;
@@ -16,6 +17,7 @@ namespace NewRelic.Agent.Core {
 #if SHAPE_10_54
     public static object GetFinishTracerDelegateFunc() { return (Func<object[], Action<object, Exception>>)GetFinishTracerDelegateParameterWrapper; }
     public static Action<object, Exception> GetFinishTracerDelegateParameterWrapper(object[] p) {
+      if (Environment.GetEnvironmentVariable("AGENT_WITHOUT_ARRAYS") == "true") throw new InvalidOperationException("called with an array");
 #if SHAPE_10_55
       return GetFinishTracerDelegate((string)p[0], (uint)p[1], (string)p[2], (string)p[3], (Type)p[4], (string)p[5], (string)p[6], (string)p[7], p[8], (object[])p[9], (ulong)p[10], (Type)p[11]);
 #else
