@@ -12,7 +12,7 @@
 //! ```
 //!
 //! `NEW_RELIC_DISABLE_APPDOMAIN_CACHING=true` asks for reflection, `TRACE_METHODS_DIRECTLY=true` for the shorter way of
-//! `newrelic::rewrite::direct`. What could not be done goes to standard error.
+//! `newrelic::rewrite::direct`. `TRACE_METHODS_HELPERS_TO` names a file for the methods of the type with the helpers. What could not be done goes to standard error.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -143,18 +143,42 @@ impl TraceMethods {
     }
 
     /// Adds the helpers to the core library.
-    fn inject(&self, info: &ProfilerInfo, module: ModuleId) -> Result<(), String> {
+    fn inject(&self, info: &ProfilerInfo, id: ModuleId) -> Result<(), String> {
         let Some(setup) = self.setup.get() else { return Ok(()) };
-        let path = info.module_info(module).map_err(|error| error.to_string())?.name;
+        let path = info.module_info(id).map_err(|error| error.to_string())?.name;
         if !is_core_library(&path, Runtime::Core) {
             return Ok(());
         }
-        let mut module = LoadedModule::open(info, module).map_err(|error| error.to_string())?;
+        let mut module = LoadedModule::open(info, id).map_err(|error| error.to_string())?;
         let injection = inject(&path, &setup.settings(None), &mut module);
         self.state().resolved = Some(injection.strategy);
+        if let Some(file) = std::env::var_os("TRACE_METHODS_HELPERS_TO") {
+            let methods = methods(info, id, helpers::HELPER_TYPE).map_err(|error| error.to_string())?;
+            std::fs::write(&file, methods).map_err(|error| format!("{}: {error}", file.display()))?;
+        }
         let problem = injection.messages.into_iter().find(|message| message.level >= Level::Warn);
         problem.map_or(Ok(()), |message| Err(message.text))
     }
+}
+
+/// The methods of a type as its metadata have them: one line for each.
+fn methods(info: &ProfilerInfo, module: ModuleId, class: &str) -> corprof::Result<String> {
+    let metadata = info.module_metadata(module)?;
+    let mut lines = Vec::new();
+    for method in metadata.find_type_def(class, None)?.into_iter().flat_map(|class| metadata.methods(class)) {
+        let method = method?;
+        let props = metadata.method_props(method)?;
+        let signature: String = props.signature.iter().map(|byte| format!("{byte:02x}")).collect();
+        lines.push(format!(
+            "{} attr={:#x} impl={:#x} customAttributes={} sig={signature}\n",
+            props.name,
+            props.attributes.bits(),
+            props.implementation.bits(),
+            metadata.custom_attributes(Some(method.into()), None).count(),
+        ));
+    }
+    lines.sort();
+    Ok(lines.concat())
 }
 
 fn report(result: Result<(), String>) {

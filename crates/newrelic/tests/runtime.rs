@@ -57,9 +57,9 @@ fn agent(shape: AgentShape) -> PathBuf {
     agent
 }
 
-/// Starts a program under the profiler and gives its output, once it has ended: the lines of both streams.
-fn run(program: &Path, points: &str, runtime: Runtime, shape: AgentShape, way: Way) -> (Vec<String>, Vec<String>) {
-    let mut process = Launch::new(runtime.require().executable())
+/// A program under the profiler.
+fn launch(program: &Path, points: &str, runtime: Runtime, shape: AgentShape, way: Way) -> Launch {
+    Launch::new(runtime.require().executable())
         .arg(program)
         .env("CORECLR_ENABLE_PROFILING", "1")
         .env("CORECLR_PROFILER", CLSID)
@@ -69,7 +69,11 @@ fn run(program: &Path, points: &str, runtime: Runtime, shape: AgentShape, way: W
         .env("AGENT_WITHOUT_ARRAYS", (way == Way::Direct).to_string())
         .env("TRACE_METHODS_AGENT", agent(shape))
         .env("TRACE_METHODS_POINTS", source_root().join("crates/newrelic/tests/fixtures").join(points))
-        .start();
+}
+
+/// The output of a program under the profiler, once it has ended: the lines of both streams.
+fn run(program: &Path, points: &str, runtime: Runtime, shape: AgentShape, way: Way) -> (Vec<String>, Vec<String>) {
+    let mut process = launch(program, points, runtime, shape, way).start();
     finish(&mut process, &format!("{runtime}, agent {shape}, {way:?}"));
     (process.lines(Stream::Out), process.lines(Stream::Err))
 }
@@ -147,13 +151,29 @@ fn agent_10_55_by_reflection() {
 }
 
 #[test]
+fn the_core_library_gets_the_recorded_methods() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("helpers.txt");
+    for (runtime, recorded) in [
+        (Runtime::V3_1, include_str!("fixtures/helpers-3.1.txt")),
+        (Runtime::V9, include_str!("fixtures/helpers-9.txt")),
+    ] {
+        let program = compile("Values", "Values.cs", false, Extras::default());
+        let launch = launch(&program, "values.xml", runtime, AgentShape::V10_54, Way::Helpers);
+        let mut process = launch.env("TRACE_METHODS_HELPERS_TO", &file).start();
+        finish(&mut process, &runtime.to_string());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), recorded, "{runtime}");
+    }
+}
+
+#[test]
 fn directly() {
     for shape in SHAPES {
         check(shape, Way::Direct);
     }
 }
 
-/// What the agent is told about the calls in `Values.cs` but those of `Inc`: method, arguments and result.
+/// What the agent gets for the calls in `Values.cs`, except for those of `Inc`: method, arguments and result.
 const VALUES: [(&str, &str, &str); 13] = [
     ("Values.Auto.Sum", "System.Int32:1", "System.Int32:5"),
     ("Values.Generic`1.Get", "", "System.String:g"),

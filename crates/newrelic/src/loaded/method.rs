@@ -167,7 +167,7 @@ impl Details for LoadedDetails<'_> {
         signature_text::parameters(&signature, &|token| self.module.type_name(token)).ok()
     }
 
-    /// Those that [`crate::attributes`] knows; the others do not matter.
+    /// Only those that [`crate::attributes`] knows.
     fn attributes(&self) -> Vec<(String, Vec<u8>)> {
         let value = |name| self.module.metadata.custom_attribute_named(self.method.token, name).ok().flatten();
         [TRACE, TRANSACTION].into_iter().filter_map(|name| Some((name.to_owned(), value(name)?.to_vec()))).collect()
