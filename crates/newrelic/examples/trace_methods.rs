@@ -12,7 +12,8 @@
 //! ```
 //!
 //! `NEW_RELIC_DISABLE_APPDOMAIN_CACHING=true` asks for reflection, `TRACE_METHODS_DIRECTLY=true` for the shorter way of
-//! `newrelic::rewrite::direct`. `TRACE_METHODS_HELPERS_TO` names a file for the methods of the type with the helpers. What could not be done goes to standard error.
+//! `newrelic::rewrite::direct`. `TRACE_METHODS_HELPERS_TO` names a file for the methods of the type with the helpers.
+//! What could not be done goes to standard error.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
