@@ -26,7 +26,7 @@ const THIRD_PARTY: &[&str] = &[
 
 /// The library that the New Relic agent loads in place of its own profiler. It is apart from the agent of clrscope, and has
 /// lists of its own: the crates of ours that it may use,
-const DROP_IN: (&str, &[&str]) = ("newrelic", &["cil", "metadata", "rules"]);
+const DROP_IN: (&str, &[&str]) = ("newrelic", &["cil", "corprof", "metadata", "rules"]);
 
 /// and exactly the crates of others that it links, with what those bring along. `cargo metadata` gives all crates together
 /// one set of features: `serde` and `zlib-rs` are there because others ask `rules` and `flate2` for them.

@@ -1,10 +1,10 @@
 //! What the native profiler of the New Relic .NET agent does, as a library: it decides which processes and methods are
 //! instrumented, and makes their new bodies.
 //!
-//! Nothing here talks to the runtime. [`Environment`](environment::Environment) and the files of the agent come in; a
-//! [`Decision`](decision::Decision), [instrumentation points](points::Points) and
-//! [method bodies](rewrite::instrument) go out. What a module's metadata contain is asked through
-//! [`rewrite::ModuleMetadata`].
+//! [`Environment`](environment::Environment) and the files of the agent come in; a [`Decision`](decision::Decision),
+//! [instrumentation points](points::Points) and [method bodies](rewrite::instrument) go out. What a module's metadata
+//! contain is asked through [`rewrite::ModuleMetadata`]. Only [`loaded`] talks to the runtime: it has the answers for modules
+//! of a running process.
 //!
 //! The behavior is that of the agent's own native profiler, byte by byte for method bodies, and so are its oddities where
 //! users may depend on them. Where its bodies crash a program, ours do not; each such place says so.
@@ -16,6 +16,7 @@ pub mod configuration;
 pub mod decision;
 pub mod environment;
 pub mod files;
+pub mod loaded;
 pub mod log;
 pub mod plan;
 pub mod points;

@@ -72,6 +72,15 @@ impl std::fmt::Display for CompileError {
 
 impl std::error::Error for CompileError {}
 
+/// What a program needs beside its source and the framework.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Extras<'a> {
+    /// Assemblies that it refers to.
+    pub libraries: &'a [&'a Path],
+    /// Symbols that are defined for its conditional parts.
+    pub symbols: &'a [&'a str],
+}
+
 /// Mono's C# compiler.
 #[derive(Clone, Debug)]
 pub struct Compiler {
@@ -125,17 +134,40 @@ impl Compiler {
     /// # Errors
     /// When a file cannot be read or written, or the compiler refuses the source.
     pub fn compile(&self, name: &str, source: &Path, runtime: Runtime, library: bool) -> Result<PathBuf, CompileError> {
+        self.compile_with(name, source, runtime, library, Extras::default())
+    }
+
+    /// As [`Compiler::compile`], with what the program needs beside the framework. Libraries are copied beside the
+    /// assembly.
+    ///
+    /// # Errors
+    /// As [`Compiler::compile`].
+    pub fn compile_with(
+        &self,
+        name: &str,
+        source: &Path,
+        runtime: Runtime,
+        library: bool,
+        extras: Extras<'_>,
+    ) -> Result<PathBuf, CompileError> {
         let references = if runtime == Runtime::V2_1 { Runtime::V2_1 } else { Runtime::V3_1 };
         let text = read(source)?;
         let mut hasher = DefaultHasher::new();
         (RECIPE, PORTABLE_PDB, name, &text, source, references, library).hash(&mut hasher);
+        if extras != Extras::default() {
+            extras.hash(&mut hasher);
+        }
         let folder = Cache::of_user().samples().join(format!("{name}-{:016x}", hasher.finish()));
         let file = format!("{name}.dll");
         in_place(&folder, &file, |temporary| {
             let plain = temporary.join("plain");
             fs::create_dir(&plain).map_err(|source| CompileError::Io { path: plain.clone(), source })?;
             let plain = plain.join(&file);
-            self.compile_plain(name, source, references, library, &plain)?;
+            self.compile_plain(name, source, references, library, extras, &plain)?;
+            for library in extras.libraries {
+                let copy = temporary.join(library.file_name().unwrap_or_default());
+                fs::copy(library, &copy).map_err(|source| CompileError::Io { path: copy, source })?;
+            }
             self.make_pdb(name, &plain, &temporary.join(&file))?;
             let config = temporary.join(format!("{name}.runtimeconfig.json"));
             fs::write(&config, runtime_config(references)).map_err(|source| CompileError::Io { path: config, source })
@@ -148,6 +180,7 @@ impl Compiler {
         source: &Path,
         references: Runtime,
         library: bool,
+        extras: Extras<'_>,
         out: &Path,
     ) -> Result<(), CompileError> {
         let Host::Muxer { framework, .. } = references.require().host() else {
@@ -156,9 +189,11 @@ impl Compiler {
         let mut command = Command::new(&self.mcs);
         command.args(["-langversion:latest", "-optimize+", "-debug+", "-unsafe+", "-nostdlib", "-noconfig", "-nologo"]);
         command.arg(if library { "-target:library" } else { "-target:exe" });
-        for reference in managed_assemblies(&framework)? {
+        let framework = managed_assemblies(&framework)?;
+        for reference in framework.iter().map(PathBuf::as_path).chain(extras.libraries.iter().copied()) {
             command.arg(format!("-r:{}", reference.display()));
         }
+        command.args(extras.symbols.iter().map(|symbol| format!("-define:{symbol}")));
         command.arg(format!("-out:{}", out.display())).arg(source);
         said(&mut command)?.map_err(|messages| CompileError::Refused { program: name.into(), messages })
     }

@@ -30,7 +30,7 @@ mod runtime;
 mod sample;
 
 pub use cache::{Cache, source_root};
-pub use compile::{CompileError, Compiler};
+pub use compile::{CompileError, Compiler, Extras};
 pub use kiosk::{Kiosk, Load};
 pub use process::{Launch, Stream, TargetProcess};
 pub use runtime::{Host, Runtime, on_sample_runtimes_at_once, runtimes, sample_runtimes};

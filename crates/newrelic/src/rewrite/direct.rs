@@ -96,6 +96,14 @@ pub(super) fn invoke<M: ModuleMetadata + ?Sized>(
     references.method(parent, "Invoke", &instance_sig(TypeSig::TypeParam(result), parameters))
 }
 
+/// What [`HOLDER_TYPE`] derives from in a module.
+///
+/// # Errors
+/// The metadata cannot be extended.
+pub fn base_type<M: ModuleMetadata + ?Sized>(settings: &Settings<'_>, metadata: &mut M) -> Result<Token, Refusal> {
+    References::new(settings, false, metadata).class("System.Object")
+}
+
 /// The signature of [`FIELD`] in a module.
 ///
 /// # Errors
