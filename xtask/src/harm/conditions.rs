@@ -241,13 +241,17 @@ fn address_space(scene: &mut Scene) -> Result<()> {
     Ok(())
 }
 
-/// 48 MB more than the most that was used until one and a half seconds after all is ready.
+/// What a program needs at least for one budget of its youngest generation, which is as large as the processor's cache.
+const LEAST_MEMORY: u64 = 64 << 20;
+
+/// 48 MB more than the most that was used until one and a half seconds after all is ready, or than what a program needs that has done next to
+/// nothing until then.
 fn memory(scene: &mut Scene) -> Result<()> {
     let group = scene.group("memory")?;
     scene.when_ready(move |_| {
         thread::sleep(Duration::from_millis(1500));
         let used = group.number("memory.max_usage_in_bytes", "memory.peak")?;
-        let limit = (used + (48 << 20)).to_string();
+        let limit = (used.max(LEAST_MEMORY) + (48 << 20)).to_string();
         group.limit(("memory.limit_in_bytes", &limit), ("memory.max", &limit))
     });
     Ok(())
