@@ -53,8 +53,8 @@ macro_rules! resources {
 resources! {
     /// File descriptors.
     Descriptors {
-        name: "file descriptors", unit: "", budget: 16, goodbye: Some(3),
-        what: "The connection to clrscope, two sockets to wake the agent, the sample ring, and files of `/proc` while they are read.",
+        name: "file descriptors", unit: "", budget: 16, goodbye: Some(4),
+        what: "The connection to clrscope, two sockets to wake the agent, `/proc/self/mem`, the sample ring, and other files of `/proc` while they are read.",
     }
     /// Threads.
     Threads {
