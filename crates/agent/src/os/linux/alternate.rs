@@ -4,6 +4,7 @@
 //! all else whatever has become of its address meanwhile. Only what we mapped is ever unmapped, and the program's own alternate stacks stay as they are.
 
 use super::descriptors::{self, Kept};
+use super::memory::holds;
 use crate::ledger;
 use std::io;
 use std::ops::Range;
@@ -141,28 +142,6 @@ impl Stack {
     }
 }
 
-/// Whether these words stand at a place of this process's memory, which is a multiple of four. `EFAULT` where there is no memory that can be
-/// read; other errors where the kernel does not say.
-///
-/// The kernel compares, as it does for a lock that is waited for: no filter of system calls forbids that to a program with
-/// threads, and it may be asked in a signal handler.
-fn holds<const N: usize>(place: u64, words: [u64; N]) -> Result<bool, i32> {
-    let halves = words.into_iter().flat_map(|word| [word as u32, (word >> 32) as u32]);
-    for (address, half) in (place..).step_by(4).zip(halves) {
-        let operation = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
-        // SAFETY: the kernel checks the address and reads four bytes there (futex(2)); it wakes and moves no waiters, as it is asked to move
-        // none.
-        let result = unsafe { libc::syscall(libc::SYS_futex, address, operation, 0, 0_usize, address, half) };
-        if result < 0 {
-            return match io::Error::last_os_error().raw_os_error() {
-                Some(libc::EAGAIN) => Ok(false),
-                error => Err(error.unwrap_or_default()),
-            };
-        }
-    }
-    Ok(true)
-}
-
 /// A stack in the form that the kernel takes.
 pub fn of(start: u64, size: usize) -> libc::stack_t {
     libc::stack_t { ss_sp: start as *mut libc::c_void, ss_flags: 0, ss_size: size }
@@ -266,18 +245,6 @@ pub unsafe fn is_in_use(stack: u64, sp: u64, high: u64, registers: &[u64]) -> bo
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_are_compared_where_there_may_be_none() {
-        let memory = [7u64, u64::MAX, 0x1_0000_0000];
-        let place = memory.as_ptr() as u64;
-        assert_eq!(holds(place, memory), Ok(true));
-        assert_eq!(holds(place, [7, u64::MAX - 1]), Ok(false));
-        assert_eq!(holds(place + 16, [0]), Ok(false), "the upper half counts");
-        assert_eq!(holds(place + 4, [0xffff_ffff_0000_0000]), Ok(true));
-        assert_eq!(holds(8, [0]), Err(libc::EFAULT));
-        assert_eq!(holds(place + 1, [0]), Err(libc::EINVAL));
-    }
 
     #[test]
     fn only_what_is_ours_is_unmapped() {
