@@ -409,9 +409,14 @@ namespace Clrscope.Samples
         static long SmallStacks()
         {
             long sum = 0;
-            var threads = Enumerable.Range(0, 20).Select(number => new Thread(() => Interlocked.Add(ref sum, Fall(60, number)), 64 * 1024)).ToArray();
-            Array.ForEach(threads, thread => thread.Start());
-            Array.ForEach(threads, thread => thread.Join());
+            // All twenty live at once, always: how many stacks glibc keeps for later does not depend on how fast they come and go.
+            using (var everyone = new ManualResetEvent(false))
+            {
+                var threads = Enumerable.Range(0, 20).Select(number => new Thread(() => { Interlocked.Add(ref sum, Fall(60, number)); everyone.WaitOne(); }, 64 * 1024)).ToArray();
+                Array.ForEach(threads, thread => thread.Start());
+                everyone.Set();
+                Array.ForEach(threads, thread => thread.Join());
+            }
             Thread.Sleep(2);
             return sum;
         }
