@@ -22,12 +22,18 @@ const BLOCKS: Range<usize> = 129..4225;
 /// Places of what its supplies have reserved: addresses, and the number of pages in the lowest bits.
 const RESERVED: Range<usize> = 4236..4596;
 
-/// Larger mappings are not searched for tables: they are heaps.
-const SEARCHED: u64 = 16 << 20;
+/// Larger mappings are not searched for tables: they are heaps. What a thread reserves lies beside what others do, and the
+/// kernel makes one mapping of it.
+const SEARCHED: u64 = 1 << 30;
+
+/// Flags of a page that is in memory or in swap (pagemap.rst of the kernel): the others were never written.
+const WRITTEN: u64 = 3 << 62;
 
 /// Memory, and the threads that live in it.
 pub struct Memory<M> {
     memory: M,
+    /// A word for each page; without it all pages are searched.
+    pages: Option<M>,
     threads: BTreeSet<u64>,
 }
 
@@ -40,15 +46,26 @@ impl Memory<File> {
             let status = fs::read_to_string(task.path().join("status")).ok()?;
             status.lines().find_map(|line| line.strip_prefix("NSpid:"))?.split_whitespace().last()?.parse().ok()
         });
-        Some(Memory { threads: threads.collect(), memory: File::open(format!("/proc/{pid}/mem")).ok()? })
+        let file = |name: &str| File::open(format!("/proc/{pid}/{name}")).ok();
+        Some(Memory { threads: threads.collect(), memory: file("mem")?, pages: file("pagemap") })
     }
 }
 
 impl<M: FileExt> Memory<M> {
     fn words(&self, at: u64, count: usize) -> Option<Vec<u64>> {
-        let mut bytes = vec![0; count * WORD];
-        self.memory.read_exact_at(&mut bytes, at).ok()?;
-        Some(bytes.chunks_exact(WORD).filter_map(|word| Some(u64::from_ne_bytes(word.try_into().ok()?))).collect())
+        words(&self.memory, at, count)
+    }
+
+    /// The pages of a mapping that were written.
+    fn written(&self, range: &Range<u64>) -> Vec<u64> {
+        let count = ((range.end - range.start) / PAGE) as usize;
+        let flags = self.pages.as_ref().and_then(|file| words(file, range.start / PAGE * WORD as u64, count));
+        match flags {
+            Some(flags) => {
+                pages(range).zip(flags).filter(|(_, flags)| flags & WRITTEN != 0).map(|(page, _)| page).collect()
+            }
+            None => pages(range).collect(),
+        }
     }
 
     /// Whether a mapping is nothing but small blocks of `malloc`. It maps each of these by itself for a thread that has no
@@ -71,7 +88,7 @@ impl<M: FileExt> Memory<M> {
     pub fn tables(&self, mappings: &[Range<u64>]) -> BTreeSet<u64> {
         let (mut found, mut had) = (BTreeSet::new(), BTreeSet::new());
         for range in mappings.iter().filter(|range| range.end.saturating_sub(range.start) <= SEARCHED) {
-            for page in pages(range) {
+            for page in self.written(range) {
                 let Some(&[owner]) = self.words(page, 1).as_deref() else { continue };
                 if self.threads.contains(&owner)
                     && !had.contains(&owner)
@@ -100,6 +117,12 @@ impl<M: FileExt> Memory<M> {
         }
         is_table.then_some(all)
     }
+}
+
+fn words<M: FileExt>(file: &M, at: u64, count: usize) -> Option<Vec<u64>> {
+    let mut bytes = vec![0; count * WORD];
+    file.read_exact_at(&mut bytes, at).ok()?;
+    Some(bytes.chunks_exact(WORD).filter_map(|word| Some(u64::from_ne_bytes(word.try_into().ok()?))).collect())
 }
 
 /// Addresses of the pages in a range.
@@ -134,7 +157,7 @@ mod tests {
         for (address, word) in words {
             all[*address as usize / WORD] = *word;
         }
-        Memory { memory: Fake(all), threads: BTreeSet::from([77]) }
+        Memory { memory: Fake(all), pages: None, threads: BTreeSet::from([77]) }
     }
 
     #[test]
@@ -158,6 +181,13 @@ mod tests {
         assert_eq!(found(&table(0x5000, 78)), BTreeSet::new());
         // A second one of the same thread is not by design.
         assert_eq!(found(&[table(0x5000, 77), table(0x10000, 77)].concat()), of_one);
+        // What was never written is not read.
+        let of_pages = |flags: u64| {
+            let mut memory = memory(40, &table(0x5000, 77));
+            memory.pages = Some(Fake(vec![flags; 40]));
+            memory.tables(std::slice::from_ref(&(0x4000..0x28000)))
+        };
+        assert_eq!((of_pages(0), of_pages(1 << 63)), (BTreeSet::new(), of_one.clone()));
         // Pointers to anything but pages are of something else.
         assert_eq!(found(&[(0x5000, 77), (0x5008, 0x1008)]), BTreeSet::new());
     }
