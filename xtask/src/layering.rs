@@ -26,7 +26,8 @@ const THIRD_PARTY: &[&str] = &[
 
 /// The library that the New Relic agent loads in place of its own profiler. It is apart from the agent of clrscope, and has
 /// lists of its own: the crates of ours that it may use,
-const DROP_IN: (&str, &[&str]) = ("newrelic", &["cil", "corprof", "metadata", "rules"]);
+const DROP_IN: [(&str, &[&str]); 2] =
+    [("newrelic", &["corprof", "newrelic-compat"]), ("newrelic-compat", &["cil", "corprof", "metadata", "rules"])];
 
 /// and exactly the crates of others that it links, with what those bring along. `cargo metadata` gives all crates together
 /// one set of features: `serde` and `zlib-rs` are there because others ask `rules` and `flate2` for them.
@@ -50,7 +51,7 @@ const DROP_IN_THIRD_PARTY: &[&str] = &[
 const OUTSIDE_ONLY: &[(&str, &str)] = &[("rules", "toml")];
 
 /// The crates of ours that may hold `unsafe`; all others forbid it.
-const MAY_BE_UNSAFE: &[&str] = &["agent", "com", "corprof", "corprof-mock", "sampler"];
+const MAY_BE_UNSAFE: &[&str] = &["agent", "com", "corprof", "corprof-mock", "newrelic", "sampler"];
 
 /// Nobody depends on these, except for tests and other helpers of developers.
 const DEVELOPERS_ONLY: &[&str] = &["corprof-mock", "testkit", "xtask"];
@@ -172,7 +173,10 @@ fn broken_rules(graph: &Graph) -> Vec<String> {
 
 /// What breaks the rules for [`DROP_IN`].
 fn drop_in(graph: &Graph) -> Vec<String> {
-    let (name, allowed) = DROP_IN;
+    DROP_IN.iter().flat_map(|(name, allowed)| part_of_drop_in(graph, name, allowed)).collect()
+}
+
+fn part_of_drop_in(graph: &Graph, name: &str, allowed: &[&str]) -> Vec<String> {
     let (Some(ours), Some(linked)) = (graph.ours.get(name), graph.linked.get(name)) else {
         return vec![format!("there is no crate {name}")];
     };
@@ -252,9 +256,11 @@ mod tests {
         for name in INSIDE {
             graph.linked.entry((*name).into()).or_default();
         }
-        graph.ours.entry(DROP_IN.0.into()).or_default();
-        let drop_in = graph.linked.entry(DROP_IN.0.into()).or_default();
-        drop_in.extend(DROP_IN_THIRD_PARTY.iter().map(|name| (*name).into()));
+        for (name, _) in DROP_IN {
+            graph.ours.entry(name.into()).or_default();
+            let linked = graph.linked.entry(name.into()).or_default();
+            linked.extend(DROP_IN_THIRD_PARTY.iter().map(|name| (*name).into()));
+        }
         graph
     }
 
@@ -277,7 +283,7 @@ mod tests {
     #[test]
     fn the_drop_in_has_rules_of_its_own() {
         let mut graph =
-            graph(&[("newrelic", &["cil", "recorder"])], &[("agent", THIRD_PARTY), ("newrelic", &["regex"])]);
+            graph(&[("newrelic", &["corprof", "recorder"])], &[("agent", THIRD_PARTY), ("newrelic", &["regex"])]);
         graph.linked.entry("newrelic".into()).or_default().remove("quick-xml");
         let problems = broken_rules(&graph);
         let expected = [

@@ -10,7 +10,11 @@ use com::codes::META_E_BAD_SIGNATURE;
 use com::hresult::{CLASS_E_CLASSNOTAVAILABLE, E_FAIL, E_NOINTERFACE, E_POINTER, E_UNEXPECTED, S_FALSE, S_OK};
 use com::{ClassFactory, ComClass, ComObject, Guid, HResult, IUnknown, Interface, InterfaceRef};
 
-use crate::abi::ICorProfilerCallback11;
+use crate::abi::{
+    ICorProfilerCallback2, ICorProfilerCallback3, ICorProfilerCallback4, ICorProfilerCallback5, ICorProfilerCallback6,
+    ICorProfilerCallback7, ICorProfilerCallback8, ICorProfilerCallback9, ICorProfilerCallback10,
+    ICorProfilerCallback11,
+};
 use crate::callback::{CallbackCx, ProfilerCallback};
 use crate::events::EventMask;
 use crate::info::{Error, ProfilerInfo};
@@ -41,6 +45,10 @@ pub struct PanicReport<'a> {
 /// alive what is freed. (In the two `initialize` methods a panic makes the runtime unload the profiler.)
 #[allow(unused_variables)]
 pub trait Profiler: ProfilerCallback {
+    /// The newest callback interface that the runtime is given: 1 for `ICorProfilerCallback`, up to 11. Events of newer
+    /// ones do not come, and the runtime saves the work of telling them. ReJIT takes 4.
+    const NEWEST_CALLBACK: u8 = 11;
+
     /// The process is starting. No managed code has run. An error keeps the profiler from being loaded, and the
     /// process starts without it.
     ///
@@ -86,7 +94,9 @@ pub trait Profiler: ProfilerCallback {
     }
 }
 
-impl<P: Profiler + ?Sized> Profiler for Arc<P> {
+impl<P: Profiler> Profiler for Arc<P> {
+    const NEWEST_CALLBACK: u8 = P::NEWEST_CALLBACK;
+
     fn initialize(&self, info: &ProfilerInfo) -> Result<EventMask, HResult> {
         (**self).initialize(info)
     }
@@ -227,6 +237,11 @@ impl<P: Profiler> Drop for Failed<'_, P> {
 impl<P: Profiler> ComClass for Shim<P> {
     type Interface = ICorProfilerCallback11;
 
+    fn refuses(&self, iid: &Guid) -> bool {
+        let newer = CALLBACKS.iter().skip(usize::from(P::NEWEST_CALLBACK).saturating_sub(1));
+        newer.into_iter().any(|callback| callback == iid)
+    }
+
     fn panicked(&self, method: &'static str, payload: &(dyn Any + Send)) {
         self.off.store(true, Ordering::Relaxed);
         let count = self.panics.fetch_add(1, Ordering::Relaxed).saturating_add(1);
@@ -236,10 +251,25 @@ impl<P: Profiler> ComClass for Shim<P> {
     }
 }
 
+/// The callback interfaces from the second on.
+const CALLBACKS: [Guid; 10] = [
+    ICorProfilerCallback2::IID,
+    ICorProfilerCallback3::IID,
+    ICorProfilerCallback4::IID,
+    ICorProfilerCallback5::IID,
+    ICorProfilerCallback6::IID,
+    ICorProfilerCallback7::IID,
+    ICorProfilerCallback8::IID,
+    ICorProfilerCallback9::IID,
+    ICorProfilerCallback10::IID,
+    ICorProfilerCallback11::IID,
+];
+
 /// Defines what the runtime looks for in a profiler's library: `DllGetClassObject` and `DllCanUnloadNow`.
 ///
 /// Each row is a class id (the value of `CORECLR_PROFILER`) and what makes the profiler: a function or closure that
-/// gets the class id and returns a [`Profiler`]. One library can hold several.
+/// gets the class id and returns a [`Profiler`]. One library can hold several. A row with `_` in place of the class id takes
+/// every class id, and has to be the only one.
 ///
 /// ```
 /// # use corprof::{EventMask, Profiler, ProfilerCallback, ProfilerInfo, export_profiler, guid};
@@ -258,7 +288,20 @@ impl<P: Profiler> ComClass for Shim<P> {
 /// caller, so that crate can `deny` unsafe code but not `forbid` it.
 #[macro_export]
 macro_rules! export_profiler {
+    (_ => $make:expr $(,)?) => {
+        $crate::export_profiler!(@find |clsid| Some($crate::export::factory(clsid, $make)));
+    };
     ($($clsid:expr => $make:expr),+ $(,)?) => {
+        $crate::export_profiler!(@find |clsid| {
+            $(
+                if clsid == const { $clsid } {
+                    return Some($crate::export::factory(clsid, $make));
+                }
+            )+
+            None
+        });
+    };
+    (@find |$id:ident| $find:expr) => {
         /// Entry point: gives out the class factory of a profiler in this library.
         ///
         /// # Safety
@@ -273,14 +316,7 @@ macro_rules! export_profiler {
         ) -> $crate::HResult {
             // SAFETY: the caller's contract.
             unsafe {
-                $crate::export::get_class_object(clsid, iid, object, |clsid| {
-                    $(
-                        if clsid == const { $clsid } {
-                            return Some($crate::export::factory(clsid, $make));
-                        }
-                    )+
-                    None
-                })
+                $crate::export::get_class_object(clsid, iid, object, |$id| $find)
             }
         }
 

@@ -9,6 +9,13 @@ use std::collections::BTreeMap;
 /// it.
 pub const SHAPE_VARIABLE: &str = "NEW_RELIC_CLRSCOPE_AGENT_SHAPE";
 
+/// The variable that chooses how far this profiler may differ from the agent's own: `strict`, `default` or `fast`. Only this
+/// profiler knows it.
+pub const MODE_VARIABLE: &str = "NEW_RELIC_CLRSCOPE_MODE";
+
+/// The variable that makes `agentEnabled="false"` count on .NET Core: `true` or `1`. Only this profiler knows it.
+pub const DETACH_VARIABLE: &str = "NEW_RELIC_CLRSCOPE_DETACH_IF_DISABLED";
+
 /// A family of operating systems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Platform {

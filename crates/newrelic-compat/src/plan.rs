@@ -106,6 +106,7 @@ mod tests {
     use crate::Runtime;
     use crate::configuration::IgnoreList;
     use crate::points::{DEFAULT_FACTORY, load};
+    use crate::rewrite::Scopes;
     use crate::shape::AgentShape;
     use std::cell::Cell;
     use std::collections::BTreeMap;
@@ -134,7 +135,7 @@ mod tests {
     }
 
     fn settings(runtime: Runtime, shape: AgentShape, strategy: CallingStrategy) -> Settings<'static> {
-        Settings { runtime, shape, strategy, agent_path: "" }
+        Settings { runtime, shape, strategy, agent_path: "", scopes: Scopes::Facades }
     }
 
     fn points() -> Points {

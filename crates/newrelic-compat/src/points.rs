@@ -9,7 +9,7 @@ mod refresh;
 pub use custom::CustomInstrumentation;
 pub use extensions::{Extensions, is_deprecated, is_extension};
 pub use lambda::lambda_point;
-pub use refresh::{Refresh, refresh};
+pub use refresh::{MethodName, Refresh, refresh};
 
 use crate::Runtime;
 use crate::configuration::IgnoreList;

@@ -1,10 +1,10 @@
 //! Files of others: whatever is in them, there is a configuration and there are points, or a reason why not.
 
-use newrelic::configuration::{Configuration, Files, IgnoreList};
-use newrelic::environment::{Environment, Platform};
-use newrelic::points::load;
-use newrelic::shape::{self, AgentShape};
-use newrelic::xml;
+use newrelic_compat::configuration::{Configuration, Files, IgnoreList};
+use newrelic_compat::environment::{Environment, Platform};
+use newrelic_compat::points::load;
+use newrelic_compat::shape::{self, AgentShape};
+use newrelic_compat::xml;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 

@@ -3,13 +3,13 @@
 
 use cil::{CallEffect, MethodBody, MethodShape, MethodSig, Token, TokenKind, Tokens, decode_locals, max_stack, verify};
 use metadata::{Assembly, Row, column, table};
-use newrelic::Runtime as Family;
-use newrelic::rewrite::direct::Direct;
-use newrelic::rewrite::{
-    AssemblyReference, Function, MetadataError, ModuleMetadata, Owner, Refusal, Settings, Tracer, instrument,
+use newrelic_compat::Runtime as Family;
+use newrelic_compat::rewrite::direct::Direct;
+use newrelic_compat::rewrite::{
+    AssemblyReference, Function, MetadataError, ModuleMetadata, Owner, Refusal, Scopes, Settings, Tracer, instrument,
 };
-use newrelic::shape::AgentShape;
-use newrelic::strategy::CallingStrategy;
+use newrelic_compat::shape::AgentShape;
+use newrelic_compat::strategy::CallingStrategy;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::PathBuf;
@@ -177,7 +177,8 @@ fn check(runtime: Runtime, least: u32) {
 fn try_one(bytes: &[u8], signature: &[u8], turn: u32, module: &mut Module<'_, '_>, place: &str) -> Result<(), Refusal> {
     let shape = [AgentShape::V10_53, AgentShape::V10_54, AgentShape::V10_55][turn as usize % 3];
     let strategy = [CallingStrategy::Cache, CallingStrategy::Reflection][turn as usize / 3 % 2];
-    let settings = Settings { runtime: Family::Core, shape, strategy, agent_path: "/agent.dll" };
+    let settings =
+        Settings { runtime: Family::Core, shape, strategy, agent_path: "/agent.dll", scopes: Scopes::Facades };
     let original = MethodBody::parse(bytes).unwrap();
     let assembly = module.assembly;
     let locals = assembly.locals(original.header.local_signature);

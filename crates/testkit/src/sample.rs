@@ -6,13 +6,38 @@ use crate::runtime::{Host, Runtime};
 use crate::source_root;
 use std::ffi::OsString;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The library that runs a sample inside of a single-file application.
 const HOOK: &str = "startuphook";
 
 /// Separates the arguments that the startup hook passes on (the ASCII unit separator).
 const SEPARATOR: &str = "\u{1f}";
+
+impl Launch {
+    /// A program that [`Compiler`] made, with these arguments on a runtime.
+    ///
+    /// # Panics
+    /// When the runtime is missing or cannot run programs of ours.
+    #[track_caller]
+    pub fn assembly<A: Into<OsString> + Clone>(assembly: &Path, runtime: Runtime, arguments: &[A]) -> Launch {
+        let arguments: Vec<OsString> = arguments.iter().cloned().map(A::into).collect();
+        match runtime.require().host() {
+            Host::Muxer { dotnet, .. } => Launch::new(dotnet).arg(assembly).args(arguments),
+            Host::StartupHook { app } => {
+                let hook = match Sample::named(HOOK).compile(Runtime::V3_1) {
+                    Ok(hook) => hook,
+                    Err(error) => panic!("{error}"),
+                };
+                Launch::new(app)
+                    .env("DOTNET_STARTUP_HOOKS", hook)
+                    .env("CLRSCOPE_SAMPLE", assembly)
+                    .env("CLRSCOPE_SAMPLE_ARGUMENTS", arguments.join(SEPARATOR.as_ref()))
+            }
+            Host::App { .. } => panic!("no program of ours runs on {runtime}: use TargetProcess::azmcp"),
+        }
+    }
+}
 
 /// One program under `samples/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,21 +78,7 @@ impl Sample {
             Ok(assembly) => assembly,
             Err(error) => panic!("{error}"),
         };
-        let arguments: Vec<OsString> = arguments.iter().cloned().map(A::into).collect();
-        match runtime.require().host() {
-            Host::Muxer { dotnet, .. } => Launch::new(dotnet).arg(assembly).args(arguments),
-            Host::StartupHook { app } => {
-                let hook = match Sample::named(HOOK).compile(Runtime::V3_1) {
-                    Ok(hook) => hook,
-                    Err(error) => panic!("{error}"),
-                };
-                Launch::new(app)
-                    .env("DOTNET_STARTUP_HOOKS", hook)
-                    .env("CLRSCOPE_SAMPLE", assembly)
-                    .env("CLRSCOPE_SAMPLE_ARGUMENTS", arguments.join(SEPARATOR.as_ref()))
-            }
-            Host::App { .. } => panic!("no program of ours runs on {runtime}: use TargetProcess::azmcp"),
-        }
+        Launch::assembly(&assembly, runtime, arguments)
     }
 
     /// Starts the program on a runtime.

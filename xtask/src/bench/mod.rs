@@ -12,6 +12,7 @@ mod endurance;
 mod il;
 mod illness;
 mod large;
+mod newrelic;
 mod observe;
 #[cfg(target_os = "linux")]
 mod service;
@@ -90,6 +91,8 @@ pub enum Suite {
     /// What each profiler and each engine costs a service under full load, and threads that hand work over, beside EventPipe
     #[cfg(target_os = "linux")]
     Service,
+    /// What the drop-in for the New Relic profiler costs: start-up, calls, size
+    Newrelic,
     /// Ten minutes each of what is most likely to kill a process that is profiled
     Endurance,
 }
@@ -131,7 +134,9 @@ pub fn run(options: &Options) -> Result<()> {
     ensure!(options.minutes > 0.0, "the endurance runs need some time");
     setup::run()?;
     // That one does not run the program.
-    if options.suite != Suite::Noise && !options.no_build {
+    if options.suite == Suite::Newrelic && !options.no_build {
+        newrelic::build()?;
+    } else if options.suite != Suite::Noise && !options.no_build {
         tool::run(cargo().args(["build", "--release"]), BUILD_LIMIT)?;
     }
     #[cfg(target_os = "linux")]
@@ -262,6 +267,13 @@ fn jobs(options: &Options) -> Vec<Job<'_>> {
                 add(starts::NAME, Some(runtime), Box::new(move || starts::run(runtime)));
             }
         }
+        Suite::Newrelic => {
+            for runtime in newrelic::RUNTIMES {
+                add(newrelic::START, Some(runtime), Box::new(move || newrelic::start(runtime)));
+                add(newrelic::CALL, Some(runtime), Box::new(move || newrelic::call(runtime)));
+            }
+            add(newrelic::SIZE, None, Box::new(newrelic::size));
+        }
         // It has tables of its own.
         #[cfg(target_os = "linux")]
         Suite::Service => {}
@@ -310,6 +322,7 @@ mod tests {
         assert_eq!(jobs(&Options::of(Suite::Illness)).len(), 6 * 3 + 1 + 2 + 3 * 2 + 1 - 2);
         assert_eq!(jobs(&Options::of(Suite::Il)).len(), 1 + 2 * 2 + 2);
         assert_eq!(jobs(&Options::of(Suite::Launch)).len(), 3);
+        assert_eq!(jobs(&Options::of(Suite::Newrelic)).len(), 2 * 2 + 1);
     }
 
     #[test]

@@ -534,7 +534,7 @@ fn disk_full(scene: &mut Scene) -> Result<()> {
 /// A file system of its own for the session, which does not answer for most of a second.
 fn disk_stalled(scene: &mut Scene) -> Result<()> {
     let (image, folder) = (scene.path("image"), scene.output.parent().context("no folder")?.to_owned());
-    fs::File::create(&image)?.set_len(8 << 20)?;
+    fs::File::create(&image)?.set_len(512 << 20)?;
     run(Command::new("mkfs.ext4").args(["-q", "-O", "^has_journal"]).arg(&image))?;
     run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&folder))?;
     let freeze = |way: &'static str, folder: PathBuf| move || run(Command::new("fsfreeze").arg(way).arg(&folder));

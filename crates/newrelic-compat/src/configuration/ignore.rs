@@ -26,6 +26,11 @@ impl IgnoreList {
         self.rules.push((assembly.to_owned(), class.filter(|class| !class.is_empty()).map(str::to_owned)));
     }
 
+    /// The rules in their order: an assembly, and its class where the rule is for one only.
+    pub fn rules(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
+        self.rules.iter().map(|(assembly, class)| (assembly.as_str(), class.as_deref()))
+    }
+
     /// Whether a class is not instrumented.
     #[must_use]
     pub fn contains(&self, assembly: &str, class: &str) -> bool {

@@ -8,7 +8,7 @@ use crate::plan::{Details, Names};
 use crate::rewrite::direct::Direct;
 use crate::rewrite::{Function, MetadataError, ModuleMetadata, Owner};
 use crate::signature_text;
-use cil::{MethodBody, MethodSig};
+use cil::{MethodBody, MethodSig, TypeSig};
 use corprof::ids::FunctionId;
 use corprof::metadata::{MethodDef, Signature, TypeDef};
 
@@ -77,6 +77,20 @@ impl LoadedMethod {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Its full name with its parameters, as log lines have it.
+    #[must_use]
+    pub fn full_name(&self, module: &LoadedModule) -> String {
+        let parameters = self.details(module).parameters().unwrap_or_default();
+        format!("[{}]{}.{}({parameters})", module.assembly(), self.class_name, self.name)
+    }
+
+    /// Whether a parameter is a pointer, which the agent is told nothing of.
+    #[must_use]
+    pub fn has_pointers(&self) -> bool {
+        let is_pointer = |sig: &TypeSig| matches!(sig, TypeSig::Pointer(_) | TypeSig::FunctionPointer(_));
+        MethodSig::decode_start(&self.signature).is_ok_and(|signature| signature.parameters.iter().any(is_pointer))
     }
 
     /// Its names, for [`crate::plan::plan`].

@@ -22,7 +22,7 @@ pub use api::{API_ASSEMBLY, API_TYPE, instrument_api, is_api_method};
 pub use injection::{CoreLibraryMetadata, Injection, NewMethod, inject, is_core_library};
 pub use module::{AssemblyReference, MetadataError, ModuleMetadata};
 pub use preprocess::preprocess;
-pub use references::{CORE_LIBRARY, FRAMEWORK_LIBRARY, external_types};
+pub use references::{CORE_LIBRARY, FRAMEWORK_LIBRARY, LONG_DELEGATES, external_types};
 pub use refusal::Refusal;
 pub use runtime_async::{IMPL_ASYNC, effective_return_type};
 pub use tracer::{Tracer, instrument};
@@ -44,6 +44,21 @@ pub struct Settings<'a> {
     pub strategy: CallingStrategy,
     /// Path of `NewRelic.Agent.Core.dll`.
     pub agent_path: &'a str,
+    /// Where the types of the framework are looked for.
+    pub scopes: Scopes,
+}
+
+/// The libraries in which injected code looks for types of the framework.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scopes {
+    /// Those that the agent's own profiler names. Some of them are facades, which are not whole in a trimmed program.
+    #[default]
+    Facades,
+    /// The core library of .NET Core, whatever it defines itself.
+    CoreLibrary {
+        /// Whether it defines delegates with more than nine parameters; .NET Core 3.1 has them elsewhere.
+        has_long_delegates: bool,
+    },
 }
 
 /// A method to be instrumented, as its metadata describe it.

@@ -1,7 +1,7 @@
 //! Tokens of the types and members that injected code names.
 
 use super::helpers::HELPER_TYPE;
-use super::{AssemblyReference, ModuleMetadata, Refusal, Settings};
+use super::{AssemblyReference, ModuleMetadata, Refusal, Scopes, Settings};
 use crate::Runtime;
 use crate::shape::AgentShape;
 use crate::strategy::CallingStrategy;
@@ -30,10 +30,16 @@ const FRAMEWORK_REFERENCE: AssemblyReference = AssemblyReference {
 /// What finishes a tracer is an instance of this.
 const ACTION: &str = "System.Action`2";
 
+/// Delegates with more than nine parameters, which are not in the core library of .NET Core 3.1.
+pub const LONG_DELEGATES: [&str; 2] = ["System.Func`12", "System.Func`13"];
+
 /// The assembly that injected code looks for a type in.
-fn library_of(name: &str, runtime: Runtime, shape: AgentShape) -> &'static str {
+fn library_of(name: &str, runtime: Runtime, shape: AgentShape, scopes: Scopes) -> &'static str {
     if runtime == Runtime::Framework {
         return FRAMEWORK_LIBRARY;
+    }
+    if let Scopes::CoreLibrary { has_long_delegates } = scopes {
+        return if LONG_DELEGATES.contains(&name) && !has_long_delegates { "System.Core" } else { CORE_LIBRARY };
     }
     match name {
         "System.Exception" | "System.Type" => "System.Runtime",
@@ -41,8 +47,7 @@ fn library_of(name: &str, runtime: Runtime, shape: AgentShape) -> &'static str {
             "System.Reflection"
         }
         ACTION => "System.Core",
-        // Those with more than nine type parameters are not in the core library of .NET Core 3.1.
-        "System.Func`12" | "System.Func`13" => "System.Core",
+        _ if LONG_DELEGATES.contains(&name) => "System.Core",
         _ if shape == AgentShape::V10_53 => "System.Runtime",
         _ => CORE_LIBRARY,
     }
@@ -70,7 +75,7 @@ pub fn external_types(settings: &Settings<'_>, is_direct: bool) -> Vec<(&'static
             types.extend([HELPER_TYPE, "System.Reflection.MethodInfo", "System.Reflection.MethodBase"]);
         }
     }
-    types.into_iter().map(|name| (library_of(name, settings.runtime, settings.shape), name)).collect()
+    types.into_iter().map(|name| (library_of(name, settings.runtime, settings.shape, settings.scopes), name)).collect()
 }
 
 /// Finds or defines what injected code names, in one module.
@@ -79,6 +84,7 @@ pub(super) struct References<'m, M: ?Sized> {
     runtime: Runtime,
     shape: AgentShape,
     strategy: CallingStrategy,
+    scopes: Scopes,
     /// Whether the module is the core library, so that its types are its own.
     is_core_library: bool,
     /// Tokens of libraries and types that were asked for.
@@ -93,6 +99,7 @@ impl<'m, M: ModuleMetadata + ?Sized> References<'m, M> {
             runtime: settings.runtime,
             shape: settings.shape,
             strategy: settings.strategy,
+            scopes: settings.scopes,
             is_core_library,
             libraries: HashMap::new(),
             classes: HashMap::new(),
@@ -147,7 +154,7 @@ impl<'m, M: ModuleMetadata + ?Sized> References<'m, M> {
             let own = self.metadata.find_type_definition(name);
             return own.ok_or_else(|| Refusal::MissingMember { name: name.to_owned() });
         }
-        let scope = self.scope(library_of(name, self.runtime, self.shape))?;
+        let scope = self.scope(library_of(name, self.runtime, self.shape, self.scopes))?;
         match self.metadata.find_type_reference(scope, name) {
             Some(known) => Ok(known),
             None => Ok(self.metadata.define_type_reference(scope, name)?),

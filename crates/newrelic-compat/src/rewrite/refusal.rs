@@ -11,7 +11,7 @@ pub enum Refusal {
     #[error("Skipping sequential layout method")]
     SequentialLayout,
     /// A property, event, operator or static constructor.
-    #[error("Skipping a method with a special name")]
+    #[error("Skipping SpecialName method")]
     SpecialName,
     /// Code outside of the runtime.
     #[error("Skipping a method that calls unmanaged code or is called by it")]

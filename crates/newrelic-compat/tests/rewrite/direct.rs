@@ -2,11 +2,11 @@
 
 use crate::support::{TRACER, app, function, listing, settings, tiny};
 use cil::{MethodBody, MethodSig, Primitive, Token, TypeSig};
-use newrelic::Runtime;
-use newrelic::rewrite::direct::{Direct, field_signature, resolve_body, resolve_signature};
-use newrelic::rewrite::{Function, Settings, external_types, instrument};
-use newrelic::shape::AgentShape;
-use newrelic::strategy::CallingStrategy;
+use newrelic_compat::Runtime;
+use newrelic_compat::rewrite::direct::{Direct, field_signature, resolve_body, resolve_signature};
+use newrelic_compat::rewrite::{Function, Settings, external_types, instrument};
+use newrelic_compat::shape::AgentShape;
+use newrelic_compat::strategy::CallingStrategy;
 
 const DIRECT: Direct = Direct { field: Token(0x0400_0009), resolve: Token(0x0600_0009) };
 const SHAPES: [(AgentShape, usize); 3] = [(AgentShape::V10_53, 11), (AgentShape::V10_54, 11), (AgentShape::V10_55, 12)];

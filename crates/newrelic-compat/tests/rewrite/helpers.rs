@@ -2,10 +2,10 @@
 
 use crate::model::Model;
 use crate::support::{core_library, settings};
-use newrelic::rewrite::helpers::{self, Helper, all_defined, body, fields};
-use newrelic::rewrite::{ModuleMetadata, Refusal};
-use newrelic::shape::AgentShape;
-use newrelic::strategy::CallingStrategy;
+use newrelic_compat::rewrite::helpers::{self, Helper, all_defined, body, fields};
+use newrelic_compat::rewrite::{ModuleMetadata, Refusal};
+use newrelic_compat::shape::AgentShape;
+use newrelic_compat::strategy::CallingStrategy;
 use serde_json::json;
 
 const SHAPES: [AgentShape; 3] = [AgentShape::V10_53, AgentShape::V10_54, AgentShape::V10_55];

@@ -2,9 +2,9 @@
 
 use crate::support::{TRACER, app, function, settings};
 use cil::MethodBody;
-use newrelic::rewrite::{Function, IMPL_ASYNC, Owner, instrument, instrument_api};
-use newrelic::shape::AgentShape;
-use newrelic::strategy::CallingStrategy;
+use newrelic_compat::rewrite::{Function, IMPL_ASYNC, Owner, instrument, instrument_api};
+use newrelic_compat::shape::AgentShape;
+use newrelic_compat::strategy::CallingStrategy;
 use proptest::prelude::*;
 
 fn any_bytes(most: usize) -> impl Strategy<Value = Vec<u8>> {

@@ -2,12 +2,12 @@
 
 use crate::model::Model;
 use crate::support::settings;
-use newrelic::Runtime;
-use newrelic::log::Level;
-use newrelic::rewrite::helpers::{Helper, fields};
-use newrelic::rewrite::{Settings, inject, is_core_library};
-use newrelic::shape::AgentShape;
-use newrelic::strategy::CallingStrategy;
+use newrelic_compat::Runtime;
+use newrelic_compat::log::Level;
+use newrelic_compat::rewrite::helpers::{Helper, fields};
+use newrelic_compat::rewrite::{Settings, inject, is_core_library};
+use newrelic_compat::shape::AgentShape;
+use newrelic_compat::strategy::CallingStrategy;
 use serde_json::json;
 
 const SHAPES: [AgentShape; 3] = [AgentShape::V10_53, AgentShape::V10_54, AgentShape::V10_55];

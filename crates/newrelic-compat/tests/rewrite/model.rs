@@ -2,7 +2,7 @@
 
 use crate::support::unhex;
 use cil::{CallEffect, Token, TokenKind, Tokens, call_effect};
-use newrelic::rewrite::{AssemblyReference, CoreLibraryMetadata, MetadataError, ModuleMetadata, NewMethod};
+use newrelic_compat::rewrite::{AssemblyReference, CoreLibraryMetadata, MetadataError, ModuleMetadata, NewMethod};
 use serde_json::Value;
 use std::collections::HashMap;
 

@@ -7,18 +7,18 @@ use crate::model::Model;
 use crate::support::bytes;
 use cil::{MethodBody, Token};
 use flate2::read::GzDecoder;
-use newrelic::Runtime;
-use newrelic::attributes;
-use newrelic::configuration::IgnoreList;
-use newrelic::points::{Points, load};
-use newrelic::rewrite::helpers::{self, Helper};
-use newrelic::rewrite::{
-    API_ASSEMBLY, CORE_LIBRARY, Function, ModuleMetadata, Owner, Refusal, Settings, instrument, instrument_api,
+use newrelic_compat::Runtime;
+use newrelic_compat::attributes;
+use newrelic_compat::configuration::IgnoreList;
+use newrelic_compat::points::{Points, load};
+use newrelic_compat::rewrite::helpers::{self, Helper};
+use newrelic_compat::rewrite::{
+    API_ASSEMBLY, CORE_LIBRARY, Function, ModuleMetadata, Owner, Refusal, Scopes, Settings, instrument, instrument_api,
     is_api_method, preprocess,
 };
-use newrelic::shape::AgentShape;
-use newrelic::signature_text;
-use newrelic::strategy::CallingStrategy;
+use newrelic_compat::shape::AgentShape;
+use newrelic_compat::signature_text;
+use newrelic_compat::strategy::CallingStrategy;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -139,7 +139,8 @@ fn bodies_are_equal_byte_by_byte() {
             }
             let agent_path = "p".repeat(model.agent_path_length());
             let shape = shape_of(&recording);
-            let settings = Settings { runtime: Runtime::Core, shape, strategy, agent_path: &agent_path };
+            let settings =
+                Settings { runtime: Runtime::Core, shape, strategy, agent_path: &agent_path, scopes: Scopes::Facades };
             let (body, locals) = rewrite(method, &points, &settings, model).unwrap();
             all += 1;
             let label = format!("{} {}.{}", text(&recording, "name"), text(method, "type"), text(method, "method"));

@@ -1,10 +1,10 @@
 //! Methods that keep their bodies.
 
 use crate::support::{TRACER, app, function, settings, tiny};
-use newrelic::log::Level;
-use newrelic::rewrite::{Function, IMPL_ASYNC, Refusal, instrument, instrument_api};
-use newrelic::shape::AgentShape;
-use newrelic::strategy::CallingStrategy;
+use newrelic_compat::log::Level;
+use newrelic_compat::rewrite::{Function, IMPL_ASYNC, Refusal, instrument, instrument_api};
+use newrelic_compat::shape::AgentShape;
+use newrelic_compat::strategy::CallingStrategy;
 
 const VOID: [u8; 3] = [0, 0, 1];
 /// A fat body of one `ret` whose header names the signature of its locals.

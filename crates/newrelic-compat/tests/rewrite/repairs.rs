@@ -1,10 +1,10 @@
 //! Methods that the agent's own profiler gives bodies that crash or cannot be compiled.
 
 use crate::support::{POINT, SPAN, TRACER, app, function, listing, settings, tiny};
-use newrelic::points::flags;
-use newrelic::rewrite::{Function, Owner, Tracer, instrument, instrument_api};
-use newrelic::shape::AgentShape;
-use newrelic::strategy::CallingStrategy;
+use newrelic_compat::points::flags;
+use newrelic_compat::rewrite::{Function, Owner, Tracer, instrument, instrument_api};
+use newrelic_compat::shape::AgentShape;
+use newrelic_compat::strategy::CallingStrategy;
 
 fn instrumented(function: &Function<'_>) -> Vec<String> {
     let settings = settings(AgentShape::V10_54, CallingStrategy::Cache);

@@ -1,13 +1,13 @@
 //! What each shape of the managed agent gets.
 
 use crate::support::{TRACER, app, function, listing, settings, tiny};
-use newrelic::Runtime;
-use newrelic::points::flags;
-use newrelic::rewrite::{
+use newrelic_compat::Runtime;
+use newrelic_compat::points::flags;
+use newrelic_compat::rewrite::{
     Function, IMPL_ASYNC, Refusal, Rewritten, Settings, external_types, instrument, instrument_api, is_api_method,
 };
-use newrelic::shape::AgentShape;
-use newrelic::strategy::CallingStrategy;
+use newrelic_compat::shape::AgentShape;
+use newrelic_compat::strategy::CallingStrategy;
 
 const VOID: [u8; 3] = [0, 0, 1];
 

@@ -2,10 +2,10 @@
 
 use crate::model::Model;
 use cil::{MethodBody, Token, TokenKind};
-use newrelic::Runtime;
-use newrelic::rewrite::{Function, Owner, Settings, Tracer};
-use newrelic::shape::AgentShape;
-use newrelic::strategy::CallingStrategy;
+use newrelic_compat::Runtime;
+use newrelic_compat::rewrite::{Function, Owner, Scopes, Settings, Tracer};
+use newrelic_compat::shape::AgentShape;
+use newrelic_compat::strategy::CallingStrategy;
 use serde_json::{Value, json};
 
 /// Bytes from hexadecimal digits.
@@ -68,7 +68,7 @@ pub fn core_library() -> Model {
 }
 
 pub fn settings(shape: AgentShape, strategy: CallingStrategy) -> Settings<'static> {
-    Settings { runtime: Runtime::Core, shape, strategy, agent_path: PATH }
+    Settings { runtime: Runtime::Core, shape, strategy, agent_path: PATH, scopes: Scopes::Facades }
 }
 
 /// A static method of a class with a signature and code with a tiny header.

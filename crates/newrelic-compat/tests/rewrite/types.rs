@@ -2,9 +2,9 @@
 
 use crate::support::{TRACER, app, function, listing, settings, tiny};
 use cil::Primitive;
-use newrelic::rewrite::instrument;
-use newrelic::shape::AgentShape;
-use newrelic::strategy::CallingStrategy;
+use newrelic_compat::rewrite::instrument;
+use newrelic_compat::shape::AgentShape;
+use newrelic_compat::strategy::CallingStrategy;
 
 /// What is defined for a method with this signature beyond what all methods need, and the tokens that are boxed with.
 fn boxed(shape: AgentShape, signature: &[u8]) -> (Vec<String>, Vec<String>) {

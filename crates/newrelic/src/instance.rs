@@ -1,0 +1,229 @@
+//! The profiler of this process, once it is initialized.
+
+use crate::exports::{E_FAIL, S_FALSE, S_OK};
+use crate::log::Log;
+use crate::mode::Mode;
+use crate::modules::Modules;
+use crate::thread_profiler::ThreadProfiler;
+use corprof::ProfilerInfo;
+use newrelic_compat::Runtime;
+use newrelic_compat::configuration::IgnoreList;
+use newrelic_compat::environment::Environment;
+use newrelic_compat::log::{Level, Message, texts};
+use newrelic_compat::points::{CustomInstrumentation, Loaded, Points, Sources, load_all};
+use newrelic_compat::rewrite::{Scopes, Settings};
+use newrelic_compat::shape::AgentShape;
+use newrelic_compat::strategy::CallingStrategy;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+static CURRENT: RwLock<Option<Arc<Instance>>> = RwLock::new(None);
+
+/// The profiler of this process, if it is initialized.
+pub fn current() -> Option<Arc<Instance>> {
+    CURRENT.read().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Says which profiler the functions of this library work with; `None` for none.
+pub fn set_current(instance: Option<Arc<Instance>>) {
+    *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = instance;
+}
+
+/// What was found out while it was initialized, and what has become of it.
+pub struct Instance {
+    pub(crate) info: ProfilerInfo,
+    pub(crate) environment: Environment,
+    pub(crate) runtime: Runtime,
+    /// Major version of the runtime; .NET Core 3.1 says 4.
+    pub(crate) major: u16,
+    pub(crate) home: PathBuf,
+    /// Path of the managed agent.
+    pub(crate) agent: String,
+    pub(crate) shape: AgentShape,
+    pub(crate) mode: Mode,
+    /// As the environment asks for it.
+    pub(crate) configured: CallingStrategy,
+    /// Known once the core library is loaded.
+    pub(crate) resolved: OnceLock<Resolved>,
+    pub(crate) log: Log,
+    points: RwLock<Arc<Points>>,
+    live: Mutex<Live>,
+    pub(crate) modules: Modules,
+    threads: ThreadProfiler,
+}
+
+/// What depends on the core library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// Reflection, unless the helpers are there.
+    pub strategy: CallingStrategy,
+    /// Where types of the framework are looked for.
+    pub scopes: Scopes,
+    /// Whether methods come to the agent by a delegate of their own module.
+    pub direct: bool,
+    /// Whether the core library has what new bodies name: without it no method is instrumented.
+    pub complete: bool,
+}
+
+/// What the managed agent changes while the program runs.
+#[derive(Debug, Default)]
+struct Live {
+    custom: CustomInstrumentation,
+    ignored: IgnoreList,
+}
+
+/// What an instance starts with.
+pub struct Parts {
+    pub info: ProfilerInfo,
+    pub environment: Environment,
+    pub runtime: Runtime,
+    pub major: u16,
+    pub home: PathBuf,
+    pub agent: String,
+    pub shape: AgentShape,
+    pub mode: Mode,
+    pub configured: CallingStrategy,
+    pub log: Log,
+    pub ignored: IgnoreList,
+}
+
+impl Instance {
+    /// Reads the instrumentation, which is logged.
+    pub fn new(parts: Parts) -> Self {
+        let Parts { info, environment, runtime, major, home, agent, shape, mode, configured, log, ignored } = parts;
+        let threads = ThreadProfiler::new(info.clone());
+        let instance = Self {
+            info,
+            environment,
+            runtime,
+            major,
+            home,
+            agent,
+            shape,
+            mode,
+            configured,
+            resolved: OnceLock::new(),
+            log,
+            points: RwLock::default(),
+            live: Mutex::new(Live { custom: CustomInstrumentation::default(), ignored }),
+            modules: Modules::default(),
+            threads,
+        };
+        let loaded = instance.load(&instance.live());
+        instance.log.messages(&loaded.messages);
+        instance.set_points(loaded.points);
+        instance
+    }
+
+    /// The thread profiler.
+    pub fn threads(&self) -> &ThreadProfiler {
+        &self.threads
+    }
+
+    /// Writes a line to the log.
+    pub fn log(&self, level: Level, text: &str) {
+        self.log.line(level, || text);
+    }
+
+    /// What is instrumented now.
+    pub fn points(&self) -> Arc<Points> {
+        Arc::clone(&self.points.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn set_points(&self, points: Points) -> Arc<Points> {
+        let mut current = self.points.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *current, Arc::new(points))
+    }
+
+    fn live(&self) -> std::sync::MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn load(&self, live: &Live) -> Loaded {
+        load_all(&Sources {
+            home: &self.home,
+            runtime: self.runtime,
+            custom: &live.custom,
+            ignored: &live.ignored,
+            shape: self.shape,
+            environment: &self.environment,
+        })
+    }
+
+    /// How bodies are made: for the API in the agent's own way also where methods come to the agent directly.
+    pub fn settings(&self) -> Settings<'_> {
+        let resolved = self.resolved.get();
+        Settings {
+            runtime: self.runtime,
+            shape: self.shape,
+            strategy: resolved.map_or(self.configured, |resolved| resolved.strategy),
+            agent_path: &self.agent,
+            scopes: resolved.map_or(Scopes::Facades, |resolved| resolved.scopes),
+        }
+    }
+
+    /// Reads instrumentation again, and has methods compiled again where that changes something.
+    pub fn refresh(self: &Arc<Self>) -> i32 {
+        self.told("InstrumentationRefresh", |instance| instance.refresh_with(&mut instance.live()))
+    }
+
+    fn refresh_with(self: &Arc<Self>, live: &mut Live) -> i32 {
+        let loaded = self.load(live);
+        self.log.messages(&loaded.messages);
+        if loaded.invalid_files > 0 {
+            self.log(Level::Error, "Unable to refresh the instrumentation: at least one file is invalid.");
+            return S_FALSE;
+        }
+        let old = self.set_points(loaded.points);
+        let new = self.points();
+        match crate::refresh::apply(self, &old, &new) {
+            Ok(()) => S_OK,
+            Err(problem) => {
+                self.log(Level::Error, &problem);
+                E_FAIL
+            }
+        }
+    }
+
+    /// Reads the configuration again: the level of the log and the classes that are ignored.
+    pub fn reload_configuration(self: &Arc<Self>) -> i32 {
+        self.told("ReloadConfiguration", |instance| {
+            let mut live = instance.live();
+            match crate::start::configuration(&instance.environment, &instance.home) {
+                Ok(configuration) => {
+                    instance.log.messages(&configuration.messages);
+                    instance.log.set_level(crate::start::log_settings(&instance.environment, &configuration).0.level);
+                    live.ignored = configuration.ignored;
+                    instance.refresh_with(&mut live)
+                }
+                Err(problem) => {
+                    instance.log(Level::Error, &problem);
+                    E_FAIL
+                }
+            }
+        })
+    }
+
+    /// Keeps an instrumentation file until it is applied.
+    pub fn add_custom_instrumentation(&self, name: String, xml: String) -> i32 {
+        self.live().custom.add(name, xml);
+        S_OK
+    }
+
+    /// Applies the files that were added.
+    pub fn apply_custom_instrumentation(self: &Arc<Self>) -> i32 {
+        self.told("ApplyCustomInstrumentation", |instance| {
+            let mut live = instance.live();
+            if live.custom.apply() { instance.refresh_with(&mut live) } else { S_OK }
+        })
+    }
+
+    /// Logs that a function for the managed agent begins and ends.
+    fn told(self: &Arc<Self>, function: &str, run: impl FnOnce(&Arc<Self>) -> i32) -> i32 {
+        let log = |message: Message| self.log(message.level, &message.text);
+        log(texts::enter(function));
+        let result = run(self);
+        log(texts::leave(function));
+        result
+    }
+}

@@ -1,0 +1,99 @@
+//! Changes what is instrumented while the program runs.
+
+use crate::find;
+use crate::instance::Instance;
+use crate::modules::{Module, Opened};
+use crate::rewriting::{add_direct, request};
+use crate::suspension;
+use corprof::info::ModuleMethod;
+use corprof::metadata::MethodDef;
+use newrelic_compat::loaded::LoadedModule;
+use newrelic_compat::log::Level;
+use newrelic_compat::points::{MethodName, Points, Refresh, refresh};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::thread;
+
+/// The points changed: methods without one get their original bodies back, the others new ones.
+///
+/// # Errors
+/// No thread could be started. The runtime wants one of ours for this: the caller's runs managed code.
+pub fn apply(instance: &Arc<Instance>, old: &Points, new: &Points) -> Result<(), String> {
+    let changes = refresh(old, new);
+    if changes.is_empty() || instance.resolved.get().is_none_or(|resolved| !resolved.complete) {
+        return Ok(());
+    }
+    let own = Arc::clone(instance);
+    let work = move || {
+        for module in own.modules.that_stay(|assembly| changes.contains_key(assembly)) {
+            if let Some(change) = changes.get(&module.assembly) {
+                change_module(&own, &module, change);
+            }
+        }
+    };
+    let thread = thread::Builder::new().name("newrelic-refresh".into()).spawn(work);
+    let thread = thread
+        .map_err(|error| format!("Unable to refresh the instrumentation, as no thread can be started: {error}"))?;
+    thread
+        .join()
+        .map_err(|_| "The refresh of the instrumentation failed because of a fault of the profiler.".to_owned())
+}
+
+fn change_module(instance: &Instance, module: &Module, change: &Refresh) {
+    if !open_if_needed(instance, module) {
+        return;
+    }
+    let (revert, wanted) = {
+        let guard = module.opened();
+        let Some(opened) = &*guard else { return };
+        let Ok(metadata) = instance.info.module_metadata(module.id) else { return };
+        let methods = |names: &BTreeSet<MethodName>| -> BTreeSet<MethodDef> {
+            let classes = names.iter().filter_map(|(class, method)| Some((find::class(&metadata, class)?, method)));
+            classes.flat_map(|(class, method)| find::methods(&metadata, class, method)).collect()
+        };
+        // Only what was asked for can be reverted.
+        let revert: Vec<_> =
+            methods(&change.revert).intersection(&opened.requested.iter().copied().collect()).copied().collect();
+        (revert, methods(&change.instrument))
+    };
+    let methods: Vec<_> = revert.iter().map(|&method| ModuleMethod { module: module.id, method }).collect();
+    if !methods.is_empty() {
+        instance
+            .log
+            .line(Level::Debug, || format!("Request revert of {} methods of {}", methods.len(), module.assembly));
+        if let Err(error) = instance.info.request_revert(&methods) {
+            instance.log(Level::Error, &format!("Methods of {} are not reverted: {error}", module.assembly));
+        }
+    }
+    request(instance, module, &wanted);
+}
+
+/// Opens a module for additions that had no points before. Whether it is open.
+fn open_if_needed(instance: &Instance, module: &Module) -> bool {
+    // Not held while the runtime is suspended: a thread that waits for it would be suspended with it.
+    if module.opened().is_some() {
+        return true;
+    }
+    let opened = {
+        // The runtime puts other structures in the place of those that its threads read: nobody must read them then. Where
+        // it cannot be suspended it is done all the same, as the agent's own profiler does.
+        let turn = suspension::take();
+        let _suspended = turn.as_ref().map(|_| instance.info.suspend_runtime());
+        LoadedModule::open(&instance.info, module.id)
+    };
+    match opened {
+        Ok(loaded) => {
+            let mut opened = Opened::new(loaded);
+            if instance.resolved.get().is_some_and(|resolved| resolved.direct) {
+                add_direct(instance, &mut opened);
+            }
+            let mut guard = module.opened();
+            guard.get_or_insert(opened);
+            true
+        }
+        Err(error) => {
+            instance.log(Level::Warn, &format!("{} cannot be instrumented: {error}", module.assembly));
+            false
+        }
+    }
+}

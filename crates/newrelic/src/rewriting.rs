@@ -1,0 +1,276 @@
+//! Gives methods their new bodies: where a module is loaded, and where a method is compiled.
+
+use crate::find;
+use crate::instance::Instance;
+use crate::mode::Mode;
+use crate::modules::{Looked, Module, Opened};
+use crate::resolve::resolve;
+use corprof::abi::{COR_PRF_MODULE_FLAGS, COR_PRF_REJIT_FLAGS};
+use corprof::control::FunctionControl;
+use corprof::ids::{FunctionId, ModuleId};
+use corprof::info::ModuleMethod;
+use corprof::metadata::MethodDef;
+use newrelic_compat::Runtime;
+use newrelic_compat::attributes::may_have;
+use newrelic_compat::loaded::{LoadedMethod, LoadedModule};
+use newrelic_compat::log::Level;
+use newrelic_compat::plan::{Plan, plan};
+use newrelic_compat::rewrite::{API_ASSEMBLY, Rewritten, helpers, inject, instrument, instrument_api, is_core_library};
+use newrelic_compat::strategy::CallingStrategy;
+use std::collections::BTreeSet;
+
+/// A module was loaded.
+pub fn module_loaded(instance: &Instance, id: ModuleId) {
+    let Ok(known) = instance.info.module_info(id) else { return };
+    // One without assembly is not usable yet.
+    let Some(Ok(assembly)) = known.assembly.map(|assembly| instance.info.assembly_info(assembly)) else { return };
+    let is_core = is_core_library(&known.name, instance.runtime);
+    if is_core && instance.resolved.get().is_none() {
+        core_library_loaded(instance, id, &known.name);
+    }
+    let Some(resolved) = instance.resolved.get().filter(|resolved| resolved.complete) else { return };
+    let points = instance.points();
+    let is_named = points.has_assembly(&assembly.name);
+    if is_named || is_core {
+        instance.log.line(Level::Trace, || format!("Assembly module loaded: {}", assembly.name));
+    }
+    let is_strict = instance.mode == Mode::Strict;
+    let is_api = assembly.name == API_ASSEMBLY;
+    let flags = known.flags.0;
+    let has = |flag: COR_PRF_MODULE_FLAGS| flags & flag.0 != 0;
+    let stays = !has(COR_PRF_MODULE_FLAGS::COLLECTIBLE) && !has(COR_PRF_MODULE_FLAGS::DYNAMIC);
+    let wanted = wanted(instance, id, &assembly.name, is_named, is_api);
+    let at_first_compilation = if is_strict && is_core && resolved.strategy == CallingStrategy::Cache {
+        Looked::Only(instance.info.module_metadata(id).map(|metadata| find::helpers(&metadata)).unwrap_or_default())
+    } else if is_strict && (is_named || is_api || may_have(&assembly.name)) {
+        Looked::All
+    } else {
+        Looked::Only(BTreeSet::new())
+    };
+    // Now nobody reads its metadata yet.
+    let is_extended = !wanted.is_empty() || at_first_compilation != Looked::Only(BTreeSet::new());
+    let opened = if is_extended { open(instance, id, resolved.direct) } else { None };
+    let module = instance.modules.insert(Module::new(id, assembly.name, stays, at_first_compilation, opened));
+    if !wanted.is_empty() && module.opened().is_some() {
+        request(instance, &module, &wanted);
+    }
+}
+
+/// The methods of a module that is being loaded that the runtime is asked for at once.
+fn wanted(instance: &Instance, id: ModuleId, assembly: &str, is_named: bool, is_api: bool) -> BTreeSet<MethodDef> {
+    let is_strict = instance.mode == Mode::Strict;
+    let with_attributes = !is_strict && may_have(assembly);
+    if !is_named && !with_attributes && (is_strict || !is_api) {
+        return BTreeSet::new();
+    }
+    // A module with resources only has no metadata.
+    let Ok(metadata) = instance.info.module_metadata(id) else { return BTreeSet::new() };
+    let (mut wanted, missing) = find::by_points(&metadata, assembly, &instance.points(), !is_strict);
+    for class in missing {
+        // CLDB_E_RECORD_NOTFOUND (corerror.h).
+        instance.log.line(Level::Info, || format!("Unable to find {class} for rejit. HR:-2146234064"));
+    }
+    if with_attributes {
+        wanted.extend(find::by_attributes(&metadata));
+    }
+    if is_api && !is_strict {
+        wanted.extend(find::of_api(&metadata));
+    }
+    wanted
+}
+
+/// Opens a module for additions, and adds what its methods come to the agent by. To be called while nobody reads its
+/// metadata.
+pub fn open(instance: &Instance, id: ModuleId, direct: bool) -> Option<Opened> {
+    let loaded = match LoadedModule::open(&instance.info, id) {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            instance.log(Level::Warn, &format!("A module cannot be instrumented: {error}"));
+            return None;
+        }
+    };
+    let mut opened = Opened::new(loaded);
+    if direct {
+        add_direct(instance, &mut opened);
+    }
+    Some(opened)
+}
+
+/// Adds what methods come to the agent by. Without it they do so by reflection.
+pub fn add_direct(instance: &Instance, opened: &mut Opened) {
+    match opened.loaded.define_direct(&instance.settings()) {
+        Ok(direct) => opened.direct = Some(direct),
+        Err(refusal) => {
+            let text = || format!("Methods of {} call the agent by reflection: {refusal}", opened.loaded.assembly());
+            instance.log.line(Level::Warn, text);
+        }
+    }
+}
+
+/// Asks the runtime to compile methods again.
+pub fn request(instance: &Instance, module: &Module, wanted: &BTreeSet<MethodDef>) {
+    let methods: Vec<_> = wanted.iter().map(|&method| ModuleMethod { module: module.id, method }).collect();
+    if methods.is_empty() {
+        return;
+    }
+    if let Some(opened) = &mut *module.opened() {
+        opened.requested.extend(wanted);
+    }
+    instance.log.line(Level::Debug, || format!("Request reJIT of {} methods of {}", methods.len(), module.assembly));
+    let (with_inliners, alone): (Vec<_>, Vec<_>) =
+        methods.into_iter().partition(|method| may_be_inlined(instance, method));
+    let blocking = COR_PRF_REJIT_FLAGS::BLOCK_INLINING;
+    let asked = [
+        (!with_inliners.is_empty()).then(|| instance.info.request_rejit_with_inliners(blocking, &with_inliners)),
+        (!alone.is_empty()).then(|| instance.info.request_rejit(&alone)),
+    ];
+    for error in asked.into_iter().flatten().filter_map(Result::err) {
+        instance
+            .log(Level::Error, &format!("The runtime does not compile methods of {} again: {error}", module.assembly));
+    }
+}
+
+/// Whether the runtime is asked for those that have a method inlined, too: precompiled code may have it so.
+///
+/// .NET Core 3.1, which says 4, reads through a null pointer where the method itself was never loaded
+/// (`ReJitManager::UpdateJitInlinerActiveILVersions`, src/coreclr/vm/rejit.cpp).
+fn may_be_inlined(instance: &Instance, method: &ModuleMethod) -> bool {
+    let keeps_precompiled = instance.mode == Mode::Fast && instance.runtime == Runtime::Core;
+    keeps_precompiled
+        && (instance.major >= 8 || instance.info.function_from_token(method.module, method.method).is_ok())
+}
+
+/// The core library was loaded, before any other module.
+fn core_library_loaded(instance: &Instance, id: ModuleId, path: &str) {
+    let mut resolved = resolve(instance, id);
+    if resolved.complete && resolved.strategy == CallingStrategy::Cache {
+        let settings = instance.settings();
+        resolved.strategy = match LoadedModule::open(&instance.info, id) {
+            Ok(mut module) => {
+                let injection = inject(path, &settings, &mut module);
+                instance.log.messages(&injection.messages);
+                injection.strategy
+            }
+            Err(error) => {
+                instance.log(Level::Error, &format!("The core library cannot be extended: {error}"));
+                CallingStrategy::Reflection
+            }
+        };
+    }
+    let _known = instance.resolved.set(resolved);
+}
+
+/// A function is about to be compiled for the first time.
+pub fn compiled(instance: &Instance, function: FunctionId) {
+    // In the other modes all was asked for when the module was loaded.
+    if instance.mode != Mode::Strict {
+        return;
+    }
+    let Ok(known) = instance.info.function_info(function) else { return };
+    let Some(module) = instance.modules.get(known.module) else { return };
+    if known.token.is_nil() || !module.at_first_compilation.contains(known.token) {
+        return;
+    }
+    let points = instance.points();
+    let settings = instance.settings();
+    let mut guard = module.opened();
+    let Some(opened) = &mut *guard else { return };
+    // Methods without a type are not instrumented.
+    let Ok(method) = LoadedMethod::read(&opened.loaded, known.token) else { return };
+    instance.log.line(Level::Trace, || format!("Possibly instrumenting: {}", method.full_name(&opened.loaded)));
+    let plan = plan(method.names(&opened.loaded), &method.details(&opened.loaded), &points, &settings);
+    let body = match plan {
+        Plan::Nothing => {
+            let text = || format!("No instrumentation point for {}", method.full_name(&opened.loaded));
+            instance.log.line(Level::Trace, text);
+            return;
+        }
+        Plan::Helper(helper) => {
+            let text = || format!("Instrumenting helper method: {}", method.full_name(&opened.loaded));
+            instance.log.line(Level::Info, text);
+            let body = helpers::body(helper, &settings, &mut opened.loaded);
+            body.map_err(|refusal| (refusal.level(), refusal.to_string()))
+        }
+        Plan::Api => {
+            let text = || format!("Instrumenting API method: {}", method.full_name(&opened.loaded));
+            instance.log.line(Level::Info, text);
+            made(instance, &method, opened, known.token, Some(function), &plan).map(|rewritten| rewritten.bytes)
+        }
+        Plan::Trace(_) => {
+            // By ReJIT, so that it can be reverted.
+            let is_new = opened.requested.insert(known.token);
+            drop(guard);
+            if is_new {
+                request(instance, &module, &BTreeSet::from([known.token]));
+            }
+            return;
+        }
+    };
+    let set = body.and_then(|body| {
+        let set = instance.info.set_il_function_body(module.id, known.token, &body);
+        set.map_err(|error| (Level::Error, format!("A potentially fatal error occurred: {error}")))
+    });
+    if let Err((level, problem)) = set {
+        instance.log.line(level, || format!("{problem}: {}", method.full_name(&opened.loaded)));
+    }
+}
+
+/// The runtime asks for the new body of a method that it was asked to compile again.
+pub fn compiled_again(instance: &Instance, module: ModuleId, token: MethodDef, control: &FunctionControl<'_>) {
+    let Some(module) = instance.modules.get(module) else { return };
+    let points = instance.points();
+    let settings = instance.settings();
+    let mut guard = module.opened();
+    let Some(opened) = &mut *guard else { return };
+    let Ok(method) = LoadedMethod::read(&opened.loaded, token) else { return };
+    instance.log.line(Level::Trace, || "GetReJITParameters called");
+    instance.log.line(Level::Trace, || format!("Possibly instrumenting: {}", method.full_name(&opened.loaded)));
+    let plan = plan(method.names(&opened.loaded), &method.details(&opened.loaded), &points, &settings);
+    let what = match plan {
+        Plan::Trace(_) => "method",
+        Plan::Api => "API method",
+        // Another overload, or another version.
+        Plan::Nothing | Plan::Helper(_) => {
+            let text = || format!("No instrumentation point for {}", method.full_name(&opened.loaded));
+            instance.log.line(Level::Trace, text);
+            return;
+        }
+    };
+    // The runtime does not know one of a generic method.
+    let function = instance.info.function_from_token(module.id, token).ok();
+    let made = made(instance, &method, opened, token, function, &plan);
+    if !made.as_ref().is_err_and(|(_, problem)| problem.starts_with("Skipping ")) {
+        instance.log.line(Level::Info, || format!("Instrumenting {what}: {}", method.full_name(&opened.loaded)));
+    }
+    let set = made.and_then(|rewritten| {
+        let set = control.set_il_function_body(&rewritten.bytes);
+        set.map_err(|error| (Level::Error, format!("A potentially fatal error occurred: {error}")))
+    });
+    if let Err((level, problem)) = set {
+        instance.log.line(level, || format!("{problem}: {}", method.full_name(&opened.loaded)));
+    }
+}
+
+/// The new body of a method that is traced or belongs to the API.
+fn made(
+    instance: &Instance,
+    method: &LoadedMethod,
+    opened: &mut Opened,
+    token: MethodDef,
+    function: Option<FunctionId>,
+    plan: &Plan<'_>,
+) -> Result<Rewritten, (Level, String)> {
+    let settings = instance.settings();
+    let refused = |error: newrelic_compat::rewrite::MetadataError| (Level::Error, error.to_string());
+    if method.has_pointers() {
+        instance.log(Level::Warn, "Pointer tokenization not supported.");
+    }
+    let original = method.original(&opened.loaded).map_err(refused)?;
+    let id = opened.id_of(token, function.map(|function| function.0 as u64));
+    let function = method.function(FunctionId(id as usize), &original, opened.direct);
+    let rewritten = match plan {
+        Plan::Trace(tracer) => instrument(&function, tracer, &settings, &mut opened.loaded),
+        _ => instrument_api(&function, &settings, &mut opened.loaded),
+    };
+    rewritten.map_err(|refusal| (refusal.level(), refusal.to_string()))
+}

@@ -1,0 +1,180 @@
+//! What happens before the first event: configuration, log, decision.
+
+use crate::instance::{Instance, Parts};
+use crate::log::Log;
+use crate::mode::Mode;
+use crate::process::ThisProcess;
+use corprof::ProfilerInfo;
+use corprof::abi::COR_PRF_RUNTIME_TYPE;
+use newrelic_compat::Runtime;
+use newrelic_compat::configuration::Configuration;
+use newrelic_compat::decision::{Decision, Process, Reason, decide};
+use newrelic_compat::environment::{DETACH_VARIABLE, Environment, SHAPE_VARIABLE};
+use newrelic_compat::files::{ConfigurationFiles, ConfigurationPaths, agent_candidates, find_agent};
+use newrelic_compat::log::{Level, Settings, Sink, directory, texts};
+use newrelic_compat::shape::{AgentShape, ShapeChoice, of_file};
+use newrelic_compat::strategy::CallingStrategy;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The process is not instrumented. The log says why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotStarted;
+
+/// Initializes the profiler.
+///
+/// # Errors
+/// The process is not to be instrumented, or something is missing.
+pub fn start(info: &ProfilerInfo) -> Result<Arc<Instance>, NotStarted> {
+    let known = info.runtime_information().map_err(|_| NotStarted)?;
+    let runtime = match known.kind {
+        COR_PRF_RUNTIME_TYPE::CORE_CLR => Runtime::Core,
+        COR_PRF_RUNTIME_TYPE::DESKTOP_CLR => Runtime::Framework,
+        _ => return Err(NotStarted),
+    };
+    let environment = Environment::of_process();
+    let home = environment.home(runtime);
+    let configuration = match &home {
+        Some(home) => configuration(&environment, Path::new(home)),
+        None => {
+            Err("The agent's home folder is not known: set CORECLR_NEW_RELIC_HOME (.NET Framework: NEW_RELIC_HOME)."
+                .into())
+        }
+    };
+    let log = open_log(&environment, home.as_deref(), configuration.as_ref().ok());
+    let failed = |text: &str| {
+        log.line(Level::Error, || text);
+        log.line(Level::Error, || texts::INITIALIZATION_FAILED);
+        NotStarted
+    };
+    let configuration = configuration.map_err(|problem| failed(&problem))?;
+    log.messages(&configuration.messages);
+    let version = known.version.map(|part| part.to_string()).join(".");
+    if !is_supported(info, runtime) {
+        let needed = match runtime {
+            Runtime::Core => texts::CORE_TOO_OLD,
+            Runtime::Framework => ".NET Framework 4.6.1 or greater required",
+        };
+        return Err(failed(&format!("{needed}. This process runs on {version}.")));
+    }
+    let home_folder = home.as_deref().unwrap_or_default();
+    let Some(agent) = find_agent(&environment, home.as_deref(), runtime) else {
+        log.line(Level::Error, || "The managed agent NewRelic.Agent.Core.dll was not found.");
+        let places = agent_candidates(environment.install_path().as_deref(), home.as_deref(), runtime);
+        let places: Vec<_> = places.iter().map(|path| path.display().to_string()).collect();
+        return Err(failed(&format!("It was looked for at: {}", places.join(", "))));
+    };
+    let decision = decision(runtime, &configuration, &environment);
+    let (level, verb) = if decision.instrument { (Level::Debug, "is") } else { (Level::Info, "is not") };
+    log.line(level, || format!("This process {verb} instrumented: {}.", decision.reason));
+    if !decision.instrument {
+        return Err(NotStarted);
+    }
+    let shape = shape(&environment, &agent, &log);
+    let (mode, unknown) = Mode::of(&environment);
+    if let Some(text) = unknown {
+        log.line(Level::Warn, || format!("Unknown mode \"{text}\": write strict, default or fast."));
+    }
+    log.line(Level::Info, || format!("The managed agent is of shape {shape}; mode {mode}; runtime {version}."));
+    let disabled = environment.caching_disabled();
+    let is_disabled = disabled.as_ref().is_some_and(|(_, disabled)| *disabled);
+    let configured = CallingStrategy::configured(shape, runtime, is_disabled);
+    let strategy = texts::strategy(shape, configured, disabled.as_ref().map(|(value, _)| value.as_str()));
+    let instance = Instance::new(Parts {
+        info: info.clone(),
+        environment,
+        runtime,
+        major: known.version[0],
+        home: PathBuf::from(home_folder),
+        agent: agent.to_string_lossy().into_owned(),
+        shape,
+        mode,
+        configured,
+        log,
+        ignored: configuration.ignored,
+    });
+    if let Some(message) = strategy {
+        instance.log(message.level, &message.text);
+    }
+    Ok(Arc::new(instance))
+}
+
+/// Whether the process is instrumented.
+fn decision(runtime: Runtime, configuration: &Configuration, environment: &Environment) -> Decision {
+    let this = ThisProcess::read();
+    let process =
+        Process { runtime, path: &this.path, parent_path: &this.parent_path, command_line: &this.command_line };
+    let decision = decide(process, configuration, environment);
+    let detaches =
+        environment.get(DETACH_VARIABLE).is_some_and(|value| value == "1" || value.eq_ignore_ascii_case("true"));
+    if runtime == Runtime::Core && detaches && !configuration.agent_enabled && decision.reason != Reason::Forced {
+        return Decision { instrument: false, reason: Reason::AgentDisabled };
+    }
+    decision
+}
+
+/// Whether the runtime is one that the agent works on: it has the interface that came with the oldest one.
+fn is_supported(info: &ProfilerInfo, runtime: Runtime) -> bool {
+    info.version()
+        >= match runtime {
+            Runtime::Core => 11,
+            Runtime::Framework => 7,
+        }
+}
+
+/// The shape of the managed agent.
+fn shape(environment: &Environment, agent: &Path, log: &Log) -> AgentShape {
+    let choice = environment.get(SHAPE_VARIABLE).map_or(Ok(ShapeChoice::Auto), |text| text.parse());
+    match choice {
+        Ok(ShapeChoice::Fixed(shape)) => return shape,
+        Ok(ShapeChoice::Auto) => {}
+        Err(error) => log.line(Level::Warn, || format!("{SHAPE_VARIABLE}: {error}")),
+    }
+    let found = std::fs::read(agent).map_err(|error| error.to_string());
+    let found = found.and_then(|bytes| of_file(&bytes).map_err(|error| error.to_string()));
+    found.unwrap_or_else(|problem| {
+        let shape = AgentShape::V10_53;
+        log.line(Level::Warn, || format!("{}: {problem}. Shape {shape} is assumed.", agent.display()));
+        shape
+    })
+}
+
+/// Reads the configuration.
+///
+/// # Errors
+/// It is missing or cannot be read.
+pub fn configuration(environment: &Environment, home: &Path) -> Result<Configuration, String> {
+    let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("."));
+    let paths = ConfigurationPaths::of(home, &program, environment.platform());
+    let files = ConfigurationFiles::read(&paths);
+    let global = paths.global.display();
+    let bytes = files.bytes().map_err(|error| format!("Unable to read the configuration {global}: {error}"))?;
+    let mut configuration =
+        Configuration::read(bytes, environment).map_err(|error| format!("Unable to use {global}: {error}"))?;
+    configuration.messages.splice(0..0, files.messages.iter().cloned());
+    Ok(configuration)
+}
+
+/// The settings of the log, and whether its level was raised.
+pub fn log_settings(environment: &Environment, configuration: &Configuration) -> (Settings, bool) {
+    configuration.log.effective(environment.azure_function_runtime().is_some(), environment.azure_log_level_override())
+}
+
+fn open_log(environment: &Environment, home: Option<&str>, configuration: Option<&Configuration>) -> Log {
+    let (settings, raised) =
+        configuration.map_or((Settings::default(), false), |configuration| log_settings(environment, configuration));
+    let folder = directory(environment, home);
+    let (sink, problem) = Sink::open(settings, Path::new(&folder), std::process::id());
+    let is_console = matches!(sink, Sink::Console);
+    let log = Log::new(settings.level, sink);
+    // Nobody reads it where the log cannot be opened; the program runs on.
+    drop(problem);
+    log.line(Level::Info, || texts::LOGGER_INITIALIZED);
+    if is_console {
+        log.line(Level::Info, || texts::CONSOLE_ENABLED);
+    }
+    if raised {
+        log.line(Level::Warn, || "The log level is limited to \"info\" here.");
+    }
+    log
+}

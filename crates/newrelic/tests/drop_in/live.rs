@@ -1,0 +1,83 @@
+//! Instrumentation changes while the program runs.
+
+use crate::support::{Home, compile, run};
+use newrelic_compat::shape::AgentShape;
+use std::path::Path;
+use testkit::{Extras, Runtime};
+
+/// What a step of `Live.cs` prints: its name and result, and which methods had a tracer.
+fn steps(lines: &[String]) -> Vec<(String, Vec<String>)> {
+    let mut steps: Vec<(String, Vec<String>)> = Vec::new();
+    for line in lines {
+        if let Some(step) = line.strip_prefix("STEP ") {
+            steps.push((step.to_owned(), Vec::new()));
+        } else if let Some(finished) = line.strip_prefix("FINISH ") {
+            steps.last_mut().unwrap().1.push(finished.to_owned());
+        } else if !line.starts_with("GETTRACER ") {
+            assert_eq!(line, "called 2 2 s 6");
+        }
+    }
+    steps
+}
+
+const ADD: &str = "Live.Traced.Add ret=System.Int32:2 ex=null";
+const SAME: [&str; 2] = ["Live.Traced.Same ret=System.Int32:2 ex=null", "Live.Traced.Same ret=System.String:s ex=null"];
+const TWICE: &str = "Live.Traced+Inner.Twice ret=System.Int32:6 ex=null";
+
+#[test]
+fn points_come_and_go() {
+    let program = compile("Live", "Live.cs", false, Extras::default());
+    let all: &[&str] = &[ADD, SAME[0], SAME[1], TWICE];
+    let expected: [(&str, &[&str]); 11] = [
+        ("nothing to apply: 0x00000000", &[]),
+        ("added: 0x00000000", &[]),
+        ("applied: 0x00000000", all),
+        ("taken back: 0x00000000", &[]),
+        ("file: 0x00000000", all),
+        ("broken file: 0x00000001", all),
+        ("ignored: 0x00000000", &[TWICE]),
+        ("broken configuration: 0x80004005", &[TWICE]),
+        ("configuration: 0x00000000", all),
+        ("no file: 0x00000000", &[]),
+        ("nulls: 0x80004005", &[]),
+    ];
+    for runtime in [Runtime::V3_1, Runtime::V8, Runtime::V9] {
+        for (shape, mode) in [
+            (AgentShape::V10_53, "strict"),
+            (AgentShape::V10_54, "strict"),
+            (AgentShape::V10_54, "default"),
+            (AgentShape::V10_55, "fast"),
+        ] {
+            let case = format!("{runtime}, agent {shape}, {mode}");
+            let home = Home::new(shape, None);
+            let launch = home.launch(&program, runtime, &[home.path()]).env("NEW_RELIC_CLRSCOPE_MODE", mode);
+            let lines = run(launch).well(&case);
+            let steps = steps(&lines);
+            let expected = expected
+                .map(|(step, tracers)| (step.to_owned(), tracers.iter().map(|&text| text.to_owned()).collect()));
+            assert_eq!(steps, expected, "{case}\n{}", home.log().join("\n"));
+            let log = home.log();
+            // Tests of the agent wait for this line.
+            assert!(log.iter().any(|line| line.ends_with(" Leave: InstrumentationRefresh")), "{case}");
+        }
+    }
+}
+
+#[test]
+fn threads_call_what_is_toggled() {
+    let program = compile("Live", "Live.cs", false, Extras::default());
+    for (runtime, mode) in [(Runtime::V3_1, "default"), (Runtime::V9, "fast"), (Runtime::V9, "strict")] {
+        let case = format!("{runtime}, {mode}");
+        let home = Home::new(AgentShape::V10_54, None);
+        let launch =
+            home.launch(&program, runtime, &[home.path(), Path::new("stress")]).env("NEW_RELIC_CLRSCOPE_MODE", mode);
+        let lines = run(launch).well(&case);
+        let (mut started, mut finished) = (0, 0);
+        for line in &lines {
+            started += usize::from(line.starts_with("GETTRACER "));
+            finished += usize::from(line.starts_with("FINISH "));
+        }
+        assert_eq!(lines.last().unwrap(), "STRESS wrong=0 toggled=True called=True", "{case}");
+        assert!(started > 0 && started == finished, "{case}: {started} tracers, {finished} finished");
+    }
+}

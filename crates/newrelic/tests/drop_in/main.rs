@@ -1,0 +1,7 @@
+//! The library in real runtimes: programs run under it with a managed agent that prints each tracer.
+#![cfg(target_os = "linux")]
+
+mod live;
+mod scenario;
+mod start;
+mod support;

@@ -1,0 +1,157 @@
+//! Which processes are instrumented, the log, and input that is wrong: the program always runs on.
+
+use crate::support::{CONFIGURATION, Home, compile, library, run};
+use newrelic_compat::shape::AgentShape;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use testkit::{Extras, Launch, Runtime};
+
+fn hello() -> PathBuf {
+    compile("Hello", "Hello.cs", false, Extras::default())
+}
+
+const POINTS: &str = "<extension><instrumentation><tracerFactory><match assemblyName='Hello' className='Hello'>\
+                      <exactMethodMatcher methodName='Greet'/></match></tracerFactory></instrumentation></extension>";
+
+fn home() -> Home {
+    Home::new(AgentShape::V10_54, Some(POINTS))
+}
+
+/// Runs the program, which has to print its line; gives how often it was traced.
+fn tracers(home: &Home, change: impl Fn(Launch) -> Launch) -> usize {
+    let lines = run(change(home.launch::<&str>(&hello(), Runtime::V9, &[]))).well("hello");
+    assert!(lines.iter().any(|line| line == "Hello, world"), "{lines:?}");
+    lines.iter().filter(|line| line.starts_with("GETTRACER ")).count()
+}
+
+#[test]
+fn exports_are_those_that_the_agent_calls() {
+    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(library()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut names: Vec<_> = text.lines().filter_map(|line| line.split_whitespace().last()).collect();
+    names.sort_unstable();
+    let expected = [
+        "AddCustomInstrumentation",
+        "ApplyCustomInstrumentation",
+        "DllCanUnloadNow",
+        "DllGetClassObject",
+        "GetCurrentExecutionEngineThreadId",
+        "InstrumentationRefresh",
+        "ReleaseProfile",
+        "ReloadConfiguration",
+        "RequestFunctionNames",
+        "RequestProfile",
+        "ShutdownThreadProfiler",
+    ];
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn decisions_and_the_log() {
+    let home = home();
+    assert_eq!(tracers(&home, |launch| launch), 1);
+    let log = home.log();
+    assert!(log[0].starts_with("[Info ] ") && log[0].ends_with(" Logger initialized."), "{log:?}");
+    let has = |text: &str| log.iter().any(|line| line.ends_with(text));
+    assert!(has(" Profiler initialized"), "{log:?}");
+    assert!(has(" Calls to the managed agent will use the calling strategy - AppDomain Fallback Cache"), "{log:?}");
+    assert!(has(" Instrumenting method: [Hello]Hello.Greet(System.String)"), "{log:?}");
+    // Excluded, by its name.
+    assert_eq!(tracers(&home, |launch| launch.env("NEW_RELIC_EXCLUDED_APPLICATION_NAMES", "x,dotnet")), 0);
+    let force = |launch: Launch| {
+        launch.env("NEW_RELIC_EXCLUDED_APPLICATION_NAMES", "dotnet").env("NEW_RELIC_FORCE_PROFILING", "0")
+    };
+    assert_eq!(tracers(&home, force), 1);
+    // On .NET Core, `agentEnabled` counts only for those who ask for it.
+    fs::write(home.path().join("newrelic.config"), CONFIGURATION.replace("\"true\"", "\"false\"")).unwrap();
+    assert_eq!(tracers(&home, |launch| launch), 1);
+    assert_eq!(tracers(&home, |launch| launch.env("NEW_RELIC_CLRSCOPE_DETACH_IF_DISABLED", "true")), 0);
+}
+
+#[test]
+fn the_log_goes_where_it_is_asked_to() {
+    let home = home();
+    let elsewhere = home.path().join("a/b");
+    assert_eq!(tracers(&home, |launch| launch.env("NEW_RELIC_PROFILER_LOG_DIRECTORY", &elsewhere)), 1);
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1);
+    assert_eq!(home.log(), Vec::<String>::new());
+    // A folder that cannot be made: no log, and everything else as always.
+    let file = home.path().join("newrelic.config/logs");
+    assert_eq!(tracers(&home, |launch| launch.env("NEW_RELIC_PROFILER_LOG_DIRECTORY", &file)), 1);
+    let console = run(home
+        .launch::<&str>(&hello(), Runtime::V9, &[])
+        .env("NEW_RELIC_LOG_CONSOLE", "true")
+        .env("NEW_RELIC_LOG_LEVEL", "off"));
+    assert!(console.status.success());
+}
+
+#[test]
+fn wrong_input_leaves_the_program_alone() {
+    let large = format!("<configuration>{}</configuration>", "<a/>".repeat(500_000));
+    let laughs = "<!DOCTYPE x [<!ENTITY a 'aaaaaaaaaa'><!ENTITY b '&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;'>]><configuration>&b;</configuration>";
+    let configurations: [(&str, &[u8], usize); 7] = [
+        ("unclosed", b"<configuration><log level=", 0),
+        ("empty", b"", 0),
+        ("UTF-16", &[0xff, 0xfe, b'<', 0, b'c', 0], 0),
+        ("invalid UTF-8", b"<configuration a='\xff\xfe'/>", 0),
+        ("byte order mark", "\u{feff}<configuration/>".as_bytes(), 1),
+        ("large", large.as_bytes(), 1),
+        ("entities", laughs.as_bytes(), usize::MAX),
+    ];
+    for (name, configuration, expected) in configurations {
+        let home = home();
+        fs::write(home.path().join("newrelic.config"), configuration).unwrap();
+        let seen = tracers(&home, |launch| launch);
+        assert!(expected == usize::MAX || seen == expected, "{name}: {seen}\n{}", home.log().join("\n"));
+    }
+    let extensions: [(&str, &[u8]); 4] = [
+        ("unclosed", b"<extension><instr"),
+        ("empty", b""),
+        ("zeros", &[0; 100]),
+        ("invalid UTF-8", b"<extension a='\xff'/>"),
+    ];
+    for (name, extension) in extensions {
+        let home = home();
+        fs::write(home.path().join("extensions/wrong.xml"), extension).unwrap();
+        assert_eq!(tracers(&home, |launch| launch), 1, "{name}");
+        assert!(home.log().iter().any(|line| line.starts_with("[Warn ] ")), "{name}");
+    }
+    let agent = fs::read(home().path().join("NewRelic.Agent.Core.dll")).unwrap();
+    let agents: [(&str, &[u8]); 3] =
+        [("truncated", &agent[..agent.len() / 2]), ("empty", b""), ("native", &fs::read(library()).unwrap()[..4096])];
+    for (name, agent) in agents {
+        let home = home();
+        fs::write(home.path().join("NewRelic.Agent.Core.dll"), agent).unwrap();
+        assert_eq!(tracers(&home, |launch| launch), 0, "{name}");
+        let said = |line: &String| line.starts_with("[Warn ] ") && line.ends_with("Shape 10.53 is assumed.");
+        assert!(home.log().iter().any(said), "{name}: {}", home.log().join("\n"));
+    }
+    let home = home();
+    fs::remove_file(home.path().join("NewRelic.Agent.Core.dll")).unwrap();
+    assert_eq!(tracers(&home, |launch| launch), 0);
+    assert!(home.log().iter().any(|line| line.contains("NewRelic.Agent.Core.dll was not found")), "{:?}", home.log());
+    // No home at all.
+    assert_eq!(tracers(&home, |launch| launch.env_remove("CORECLR_NEW_RELIC_HOME")), 0);
+}
+
+#[test]
+fn a_trimmed_program_is_left_alone() {
+    let points = "<extension><instrumentation><tracerFactory><match assemblyName='System.Private.Uri' className='System.Uri'>\
+                  <exactMethodMatcher methodName='CreateThis'/><exactMethodMatcher methodName='CreateUri'/></match>\
+                  <match assemblyName='System.Linq' className='System.Linq.Enumerable'><exactMethodMatcher methodName='Select'/>\
+                  <exactMethodMatcher methodName='ToList'/></match></tracerFactory></instrumentation></extension>";
+    let launch = || Launch::new(Runtime::V10.require().executable()).arg("--version");
+    let plain = run(launch());
+    assert!(plain.status.success() && !plain.out.is_empty(), "{:?}", plain.err);
+    for mode in ["strict", "default", "fast"] {
+        let home = Home::new(AgentShape::V10_54, Some(points));
+        let launch = home.under(launch()).env("NEW_RELIC_CLRSCOPE_MODE", mode);
+        let ran = run(launch);
+        assert_eq!((ran.status, &ran.out, &ran.err), (plain.status, &plain.out, &plain.err), "{mode}");
+        let log = home.log();
+        assert!(log.iter().any(|line| line.ends_with(" Profiler initialized")), "{mode}: {log:?}");
+        assert!(!log.iter().any(|line| line.starts_with("[Error] ")), "{mode}: {log:?}");
+    }
+}
