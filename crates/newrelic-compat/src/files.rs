@@ -5,9 +5,32 @@ use crate::configuration::{APPLICATION_SUFFIX, FILE_NAME, Files};
 use crate::environment::{Environment, Platform};
 use crate::log::{Level, Message};
 use crate::shape::AGENT_FILE;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::path::{self, Path, PathBuf};
+
+/// Longest configuration or instrumentation file that is read, in bytes: those of the agent have some kilobytes.
+pub const TEXT_LIMIT: u64 = 16 << 20;
+/// Longest managed agent that is read, in bytes: the real one has some megabytes.
+pub const AGENT_LIMIT: u64 = 128 << 20;
+
+/// Reads a file that has to be a regular one of no more than `limit` bytes: a pipe would hold the program up, and a device
+/// may have no end.
+///
+/// # Errors
+/// It is something else, it is longer, or it cannot be read.
+pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let refused = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
+    if !fs::metadata(path)?.is_file() {
+        return Err(refused("it is not a regular file".to_owned()));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(refused(format!("it is longer than {} MB", limit >> 20)));
+    }
+    Ok(bytes)
+}
 
 /// Name of the folder with what is for one family of runtimes only.
 const fn own_folder(runtime: Runtime) -> &'static str {
@@ -95,7 +118,7 @@ impl ConfigurationFiles {
     #[must_use]
     pub fn read(paths: &ConfigurationPaths) -> Self {
         let mut messages = Vec::new();
-        let mut optional = |path: &Path| match fs::read(path) {
+        let mut optional = |path: &Path| match read(path, TEXT_LIMIT) {
             Ok(bytes) => Some(bytes),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
@@ -104,7 +127,7 @@ impl ConfigurationFiles {
             }
         };
         let (local, application) = (optional(&paths.local), optional(&paths.application));
-        Self { global: fs::read(&paths.global), local, application, messages }
+        Self { global: read(&paths.global, TEXT_LIMIT), local, application, messages }
     }
 
     /// The bytes, if there is a global file.
@@ -177,10 +200,13 @@ mod tests {
         let files = ConfigurationFiles::read(&paths);
         assert_eq!(files.bytes().unwrap_err().kind(), io::ErrorKind::NotFound);
         assert!(files.local.is_none() && files.application.is_none());
-        // A folder is no file, and that is worth a line.
+        // A folder is no file, and a device has no end. That is worth a line.
+        assert_eq!(read(Path::new("/dev/zero"), 10).unwrap_err().kind(), io::ErrorKind::InvalidInput);
         assert_eq!(files.messages.len(), 1);
         fs::write(&paths.global, "\u{feff}<configuration/>").unwrap();
         fs::write(&paths.local, "<local/>").unwrap();
+        assert_eq!(read(&paths.local, 8).unwrap(), b"<local/>");
+        assert_eq!(read(&paths.local, 7).unwrap_err().to_string(), "it is longer than 0 MB");
         let files = ConfigurationFiles::read(&paths);
         let bytes = files.bytes().unwrap();
         assert_eq!(bytes.global, "\u{feff}<configuration/>".as_bytes());

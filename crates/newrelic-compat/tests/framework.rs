@@ -6,7 +6,8 @@ use metadata::{Assembly, Row, column, table};
 use newrelic_compat::Runtime as Family;
 use newrelic_compat::rewrite::direct::Direct;
 use newrelic_compat::rewrite::{
-    AssemblyReference, Function, MetadataError, ModuleMetadata, Owner, Refusal, Scopes, Settings, Tracer, instrument,
+    AssemblyReference, Function, MetadataError, ModuleMetadata, Owner, RefStructs, Refusal, Scopes, Settings, Tracer,
+    instrument,
 };
 use newrelic_compat::shape::AgentShape;
 use newrelic_compat::strategy::CallingStrategy;
@@ -191,6 +192,7 @@ fn try_one(bytes: &[u8], signature: &[u8], turn: u32, module: &mut Module<'_, '_
         outermost_type_attributes: 0,
         owner: [Owner::Class, Owner::ValueType, Owner::ByRefLike][turn as usize / 6 % 3],
         type_parameters: turn / 18 % 2,
+        ref_structs: RefStructs::default(),
         attributes: 0x96,
         implementation: 0,
         signature,

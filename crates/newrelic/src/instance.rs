@@ -15,7 +15,13 @@ use newrelic_compat::rewrite::{Scopes, Settings};
 use newrelic_compat::shape::AgentShape;
 use newrelic_compat::strategy::CallingStrategy;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, TryLockError};
+use std::time::{Duration, Instant};
+
+/// How long the end of the process waits for a thread of ours at most, and how often it looks.
+const END_LIMIT: Duration = Duration::from_secs(2);
+const END_PAUSE: Duration = Duration::from_millis(1);
 
 static CURRENT: RwLock<Option<Arc<Instance>>> = RwLock::new(None);
 
@@ -50,6 +56,10 @@ pub struct Instance {
     live: Mutex<Live>,
     pub(crate) modules: Modules,
     threads: ThreadProfiler,
+    /// Held while a thread of ours asks the runtime for something.
+    asking: Mutex<()>,
+    /// The process ends.
+    is_over: AtomicBool,
 }
 
 /// What depends on the core library.
@@ -108,11 +118,29 @@ impl Instance {
             live: Mutex::new(Live { custom: CustomInstrumentation::default(), ignored }),
             modules: Modules::default(),
             threads,
+            asking: Mutex::default(),
+            is_over: AtomicBool::new(false),
         };
         let loaded = instance.load(&instance.live());
         instance.log.messages(&loaded.messages);
         instance.set_points(loaded.points);
         instance
+    }
+
+    /// Asks the runtime for something on a thread of ours; `None` once the process ends. After its callback `Shutdown` the
+    /// runtime answers nothing any more, and .NET Core 3.1 reads through a null pointer.
+    pub fn while_it_runs<T>(&self, ask: impl FnOnce() -> T) -> Option<T> {
+        let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        (!self.is_over.load(SeqCst)).then(ask)
+    }
+
+    /// The process ends: waits for what a thread of ours asks for, though not for ever, and lets it ask for no more.
+    pub fn end(&self) {
+        self.is_over.store(true, SeqCst);
+        let until = Instant::now() + END_LIMIT;
+        while matches!(self.asking.try_lock(), Err(TryLockError::WouldBlock)) && Instant::now() < until {
+            std::thread::sleep(END_PAUSE);
+        }
     }
 
     /// The thread profiler.
@@ -179,6 +207,8 @@ impl Instance {
         match crate::refresh::apply(self, &old, &new) {
             Ok(()) => S_OK,
             Err(problem) => {
+                // The next refresh knows what there is to revert.
+                *self.points.write().unwrap_or_else(PoisonError::into_inner) = old;
                 self.log(Level::Error, &problem);
                 E_FAIL
             }

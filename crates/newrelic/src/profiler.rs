@@ -48,6 +48,7 @@ impl Profiler for DropIn {
         self.with(|instance| {
             instance.log(Level::Info, "Profiler shutting down");
             instance.threads().shutdown();
+            instance.end();
             instance.log(Level::Info, "Profiler shutdown");
         });
         set_current(None);

@@ -26,8 +26,9 @@ pub fn apply(instance: &Arc<Instance>, old: &Points, new: &Points) -> Result<(),
     let own = Arc::clone(instance);
     let work = move || {
         for module in own.modules.that_stay(|assembly| changes.contains_key(assembly)) {
-            if let Some(change) = changes.get(&module.assembly) {
-                change_module(&own, &module, change);
+            let Some(change) = changes.get(&module.assembly) else { continue };
+            if own.while_it_runs(|| change_module(&own, &module, change)).is_none() {
+                break;
             }
         }
     };

@@ -10,9 +10,10 @@ use newrelic_compat::log::Level;
 use newrelic_compat::rewrite::helpers::HELPER_TYPE;
 use newrelic_compat::rewrite::{CORE_LIBRARY, LONG_DELEGATES, Scopes, Settings, external_types};
 use newrelic_compat::strategy::CallingStrategy;
+use std::path::Path;
 
 /// The core library was loaded: decides how methods come to the agent. Whether helpers can be added is known later.
-pub fn resolve(instance: &Instance, core: ModuleId) -> Resolved {
+pub fn resolve(instance: &Instance, core: ModuleId, path: &str) -> Resolved {
     let metadata = match instance.info.module_metadata(core) {
         Ok(metadata) => metadata,
         Err(error) => {
@@ -25,7 +26,9 @@ pub fn resolve(instance: &Instance, core: ModuleId) -> Resolved {
             };
         }
     };
-    let resolved = chosen(instance, &metadata);
+    // Where the runtime finds the other libraries, in programs that are not in one file.
+    let facade = Path::new(path).with_file_name("System.Core.dll");
+    let resolved = chosen(instance, &metadata, facade.is_file());
     if !resolved.complete {
         let text = "The core library lacks types that instrumented methods need, as in a trimmed program: no method is instrumented.";
         instance.log(Level::Warn, text);
@@ -33,7 +36,7 @@ pub fn resolve(instance: &Instance, core: ModuleId) -> Resolved {
     resolved
 }
 
-fn chosen(instance: &Instance, metadata: &Metadata) -> Resolved {
+fn chosen(instance: &Instance, metadata: &Metadata, has_facade: bool) -> Resolved {
     let has = |name: &str| class(metadata, name).is_some();
     if instance.runtime == Runtime::Framework || instance.mode == Mode::Strict {
         let resolved =
@@ -44,7 +47,7 @@ fn chosen(instance: &Instance, metadata: &Metadata) -> Resolved {
     // The agent's own profiler lets users ask for reflection.
     let wants_reflection = instance.environment.caching_disabled().is_some_and(|(_, disabled)| disabled);
     // .NET Core 3.1, which says 4, has long delegates in another library; a newer runtime without them is a trimmed one.
-    let direct = !wants_reflection && (has_long_delegates || instance.major < 5);
+    let direct = !wants_reflection && (has_long_delegates || instance.major < 5 && has_facade);
     let scopes = Scopes::CoreLibrary { has_long_delegates };
     let resolved = Resolved { strategy: CallingStrategy::Reflection, scopes, direct, complete: true };
     Resolved { complete: is_complete(instance, &resolved, &has), ..resolved }

@@ -18,6 +18,7 @@ use newrelic_compat::plan::{Plan, plan};
 use newrelic_compat::rewrite::{API_ASSEMBLY, Rewritten, helpers, inject, instrument, instrument_api, is_core_library};
 use newrelic_compat::strategy::CallingStrategy;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// A module was loaded.
 pub fn module_loaded(instance: &Instance, id: ModuleId) {
@@ -51,8 +52,13 @@ pub fn module_loaded(instance: &Instance, id: ModuleId) {
     let is_extended = !wanted.is_empty() || at_first_compilation != Looked::Only(BTreeSet::new());
     let opened = if is_extended { open(instance, id, resolved.direct) } else { None };
     let module = instance.modules.insert(Module::new(id, assembly.name, stays, at_first_compilation, opened));
-    if !wanted.is_empty() && module.opened().is_some() {
+    if module.opened().is_some() {
         request(instance, &module, &wanted);
+    }
+    // A refresh that ended meanwhile did not know the module. Those that begin now do.
+    if !Arc::ptr_eq(&points, &instance.points()) && module.opened().is_some() {
+        let is_named = instance.points().has_assembly(&module.assembly);
+        request(instance, &module, &self::wanted(instance, id, &module.assembly, is_named, is_api));
     }
 }
 
@@ -142,7 +148,7 @@ fn may_be_inlined(instance: &Instance, method: &ModuleMethod) -> bool {
 
 /// The core library was loaded, before any other module.
 fn core_library_loaded(instance: &Instance, id: ModuleId, path: &str) {
-    let mut resolved = resolve(instance, id);
+    let mut resolved = resolve(instance, id, path);
     if resolved.complete && resolved.strategy == CallingStrategy::Cache {
         let settings = instance.settings();
         resolved.strategy = match LoadedModule::open(&instance.info, id) {

@@ -10,7 +10,7 @@ use newrelic_compat::Runtime;
 use newrelic_compat::configuration::Configuration;
 use newrelic_compat::decision::{Decision, Process, Reason, decide};
 use newrelic_compat::environment::{DETACH_VARIABLE, Environment, SHAPE_VARIABLE};
-use newrelic_compat::files::{ConfigurationFiles, ConfigurationPaths, agent_candidates, find_agent};
+use newrelic_compat::files::{AGENT_LIMIT, ConfigurationFiles, ConfigurationPaths, agent_candidates, find_agent, read};
 use newrelic_compat::log::{Level, Settings, Sink, directory, texts};
 use newrelic_compat::shape::{AgentShape, ShapeChoice, of_file};
 use newrelic_compat::strategy::CallingStrategy;
@@ -33,7 +33,9 @@ pub fn start(info: &ProfilerInfo) -> Result<Arc<Instance>, NotStarted> {
         _ => return Err(NotStarted),
     };
     let environment = Environment::of_process();
-    let home = environment.home(runtime);
+    // The program may change its folder later.
+    let absolute = |home: String| std::path::absolute(&home).map_or(home, |path| path.to_string_lossy().into_owned());
+    let home = environment.home(runtime).map(absolute);
     let configuration = match &home {
         Some(home) => configuration(&environment, Path::new(home)),
         None => {
@@ -130,7 +132,7 @@ fn shape(environment: &Environment, agent: &Path, log: &Log) -> AgentShape {
         Ok(ShapeChoice::Auto) => {}
         Err(error) => log.line(Level::Warn, || format!("{SHAPE_VARIABLE}: {error}")),
     }
-    let found = std::fs::read(agent).map_err(|error| error.to_string());
+    let found = read(agent, AGENT_LIMIT).map_err(|error| error.to_string());
     let found = found.and_then(|bytes| of_file(&bytes).map_err(|error| error.to_string()));
     found.unwrap_or_else(|problem| {
         let shape = AgentShape::V10_53;
@@ -165,7 +167,7 @@ fn open_log(environment: &Environment, home: Option<&str>, configuration: Option
         configuration.map_or((Settings::default(), false), |configuration| log_settings(environment, configuration));
     let folder = directory(environment, home);
     let (sink, problem) = Sink::open(settings, Path::new(&folder), std::process::id());
-    let is_console = matches!(sink, Sink::Console);
+    let is_console = matches!(sink, Sink::Console(_));
     let log = Log::new(settings.level, sink);
     // Nobody reads it where the log cannot be opened; the program runs on.
     drop(problem);

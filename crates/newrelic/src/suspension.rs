@@ -37,11 +37,10 @@ fn within(limit: Duration) -> Option<Turn> {
             Err(Busy::Poisoned(poisoned)) => Some(PoisonError::into_inner(poisoned)),
             Err(Busy::WouldBlock) => None,
         };
-        if let Some(own) = own {
-            match locked() {
-                Ok(file) => return Some(Turn { file, _own: own }),
-                Err(Taken) => {}
-            }
+        if let Some(own) = own
+            && let Ok(file) = locked()
+        {
+            return Some(Turn { file, _own: own });
         }
         if Instant::now() >= until {
             return None;

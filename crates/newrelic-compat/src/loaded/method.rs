@@ -6,11 +6,11 @@ use super::refused;
 use crate::attributes::{ASYNC_STATE_MACHINE, TRACE, TRANSACTION};
 use crate::plan::{Details, Names};
 use crate::rewrite::direct::Direct;
-use crate::rewrite::{Function, MetadataError, ModuleMetadata, Owner};
+use crate::rewrite::{Function, MetadataError, ModuleMetadata, Owner, RefStructs};
 use crate::signature_text;
 use cil::{MethodBody, MethodSig, TypeSig};
 use corprof::ids::FunctionId;
-use corprof::metadata::{MethodDef, Signature, TypeDef};
+use corprof::metadata::{Metadata, MethodDef, Signature, Token, TypeDef};
 
 /// Most types around a type.
 const LIMIT: usize = 64;
@@ -36,6 +36,7 @@ pub struct Original {
     locals: Option<Vec<u8>>,
     owner: Owner,
     type_parameters: u32,
+    ref_structs: RefStructs,
     is_async: bool,
 }
 
@@ -130,6 +131,10 @@ impl LoadedMethod {
             locals,
             owner: self.owner(module)?,
             type_parameters: metadata.generic_params(self.class).count() as u32,
+            ref_structs: RefStructs {
+                of_type: ref_structs(metadata, self.class),
+                of_method: ref_structs(metadata, self.token),
+            },
             is_async,
         })
     }
@@ -157,6 +162,7 @@ impl LoadedMethod {
             outermost_type_attributes: self.outermost_type_attributes,
             owner: original.owner,
             type_parameters: original.type_parameters,
+            ref_structs: original.ref_structs,
             attributes: self.attributes,
             implementation: self.implementation,
             signature: &self.signature,
@@ -166,6 +172,15 @@ impl LoadedMethod {
             direct,
         }
     }
+}
+
+/// The generic parameters of a type or method that may stand for a `ref struct`, by their bits.
+fn ref_structs(metadata: &Metadata, owner: impl Into<Token>) -> u64 {
+    // `AllowByRefLike` (corhdr.h of .NET 9).
+    const ALLOWS: u32 = 0x20;
+    let params = metadata.generic_params(owner).flatten().filter_map(|param| metadata.generic_param_props(param).ok());
+    let allowed = params.filter(|props| props.attributes.bits() & ALLOWS != 0);
+    allowed.fold(0, |bits, props| bits | 1_u64.checked_shl(props.sequence).unwrap_or_default())
 }
 
 /// Answers about a method that cost something.

@@ -42,10 +42,10 @@ pub fn timestamp(since_1970: Duration) -> String {
 /// What takes the lines.
 #[derive(Debug)]
 pub enum Sink {
-    /// A file, with its path.
-    File(File, PathBuf),
-    /// Standard output.
-    Console,
+    /// A file, with its path, and how many bytes it may still take.
+    File(File, PathBuf, u64),
+    /// Standard output. A handle of its own never waits for whoever reads a pipe; without one, writing may.
+    Console(Option<File>),
     /// Nothing: logging is disabled, or the file could not be opened.
     Nowhere,
 }
@@ -61,14 +61,43 @@ impl Sink {
             return (Self::Nowhere, None);
         }
         if settings.console {
-            return (Self::Console, None);
+            return (Self::Console(console()), None);
         }
         let path = folder.join(file_name(pid));
-        let opened = fs::create_dir_all(folder).and_then(|()| File::create(&path));
+        let opened = fs::create_dir_all(folder).and_then(|()| create(&path));
         match opened {
-            Ok(file) => (Self::File(file, path), None),
+            Ok(file) => (Self::File(file, path, file_size_limit()), None),
             Err(error) => (Self::Nowhere, Some(error)),
         }
+    }
+}
+
+/// A handle for standard output that does not wait; `None` where there can be none, as for sockets.
+fn console() -> Option<File> {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        // `O_NONBLOCK` (fcntl.h of Linux, but for a few processors that .NET does not run on).
+        const O_NONBLOCK: i32 = 0o4000;
+        fs::OpenOptions::new().append(true).custom_flags(O_NONBLOCK).open("/proc/self/fd/1").ok()
+    }
+    #[cfg(not(target_os = "linux"))]
+    None
+}
+
+/// Bytes that a file of this process may have: the kernel ends a process that writes more (`RLIMIT_FSIZE`, setrlimit(2)).
+fn file_size_limit() -> u64 {
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max file size"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(u64::MAX)
+}
+
+/// Makes a new file. What is there is removed, not written to: in a folder of other users it may be a link to something
+/// else, or a pipe that nobody reads.
+fn create(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => File::create_new(path),
     }
 }
 
@@ -101,8 +130,8 @@ impl<C: Clock> Logger<C> {
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match &self.sink {
-            Sink::File(_, path) => Some(path),
-            Sink::Console | Sink::Nowhere => None,
+            Sink::File(_, path, _) => Some(path),
+            Sink::Console(_) | Sink::Nowhere => None,
         }
     }
 
@@ -113,8 +142,16 @@ impl<C: Clock> Logger<C> {
         }
         let line = format!("[{}] {} {text}\n", level.label(), timestamp(self.clock.now()));
         let _lost = match &mut self.sink {
-            Sink::File(file, _) => file.write_all(line.as_bytes()),
-            Sink::Console => {
+            Sink::File(file, _, rest) => match rest.checked_sub(line.len() as u64) {
+                Some(less) => {
+                    *rest = less;
+                    file.write_all(line.as_bytes())
+                }
+                None => Ok(()),
+            },
+            // What a full pipe does not take is lost.
+            Sink::Console(Some(out)) => out.write(line.as_bytes()).map(drop),
+            Sink::Console(None) => {
                 let mut out = io::stdout().lock();
                 out.write_all(line.as_bytes()).and_then(|()| out.flush())
             }
@@ -169,9 +206,20 @@ mod tests {
         let expected = "[Info ] 2000-02-29 00:00:00 Logger initialized.\n[Error] 2000-02-29 00:00:00 Grüße\n\
                         [Trace] 2000-02-29 00:00:00 Leave: InstrumentationRefresh\n";
         assert_eq!(fs::read_to_string(&path).unwrap(), expected);
-        // It is emptied when it is opened again.
+        // It is made anew when it is opened again.
         drop(Sink::open(Settings::default(), &below, 7));
         assert_eq!(fs::read_to_string(&path).unwrap(), "");
+        // A link to another file is not followed.
+        #[cfg(unix)]
+        {
+            let other = folder.path().join("other");
+            fs::write(&other, "kept").unwrap();
+            fs::remove_file(&path).unwrap();
+            std::os::unix::fs::symlink(&other, &path).unwrap();
+            drop(Sink::open(Settings::default(), &below, 7));
+            assert_eq!(fs::read_to_string(&other).unwrap(), "kept");
+            assert!(!fs::symlink_metadata(&path).unwrap().is_symlink());
+        }
     }
 
     #[test]
@@ -188,6 +236,6 @@ mod tests {
         assert!(matches!(Sink::open(off, folder.path(), 7), (Sink::Nowhere, None)));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         let console = Settings { console: true, ..Settings::default() };
-        assert!(matches!(Sink::open(console, folder.path(), 7), (Sink::Console, None)));
+        assert!(matches!(Sink::open(console, folder.path(), 7), (Sink::Console(_), None)));
     }
 }

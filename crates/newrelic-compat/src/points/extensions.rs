@@ -2,11 +2,12 @@
 
 use crate::Runtime;
 use crate::environment::Platform;
-use crate::files::extension_folders;
+use crate::files::{self, extension_folders};
 use crate::log::{Level, Message};
 use crate::xml;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::Path;
 
 /// Files of earlier agents that are not read any more, by a part of their names.
@@ -54,10 +55,16 @@ impl Extensions {
                 Err(error) => {
                     let text = format!("Unable to read the extensions folder {}: {error}", folder.display());
                     extensions.messages.push(Message::new(Level::Warn, text));
+                    // One that is there and cannot be read may hold what is instrumented now.
+                    extensions.unreadable += usize::from(error.kind() != io::ErrorKind::NotFound);
                     continue;
                 }
             };
-            for entry in entries.flatten() {
+            for entry in entries {
+                let Ok(entry) = entry else {
+                    extensions.unreadable += 1;
+                    continue;
+                };
                 if is_extension(&entry.file_name().to_string_lossy(), platform) && entry.path().is_file() {
                     extensions.add(&entry.path());
                 }
@@ -67,7 +74,7 @@ impl Extensions {
     }
 
     fn add(&mut self, path: &Path) {
-        let text = fs::read(path)
+        let text = files::read(path, files::TEXT_LIMIT)
             .map_err(|error| error.to_string())
             .and_then(|bytes| xml::decode(&bytes).map(str::to_owned).map_err(|error| error.to_string()));
         match text {

@@ -43,7 +43,11 @@ pub fn instrument_api<M: ModuleMetadata + ?Sized>(
     };
     let mut locals = Locals::of(function, &original)?;
     let slot = result.clone().map(|result| locals.add(result)).transpose()?;
-    let mut writer = Writer { code: Assembler::default(), references: References::new(settings, false, metadata) };
+    let mut writer = Writer {
+        code: Assembler::default(),
+        references: References::new(settings, false, metadata),
+        ref_structs: function.ref_structs,
+    };
     let end = writer.code.label();
     call(&mut writer, function, settings, &signature, result.as_ref())?;
     match (slot, &result) {

@@ -2,7 +2,7 @@
 
 use super::assembler::{Assembler, Label};
 use super::references::References;
-use super::{Function, ModuleMetadata, Owner, Refusal, unmodified};
+use super::{Function, ModuleMetadata, Owner, RefStructs, Refusal, unmodified};
 use cil::{MethodSig, NewInstruction, Opcode, Primitive, Token, TypeSig};
 
 /// The method of the managed agent that injected code calls.
@@ -17,6 +17,8 @@ pub(super) struct AgentMethod<'a> {
 pub(super) struct Writer<'m, M: ?Sized> {
     pub code: Assembler,
     pub references: References<'m, M>,
+    /// Generic parameters of the method whose values cannot be boxed.
+    pub ref_structs: RefStructs,
 }
 
 impl<M: ModuleMetadata + ?Sized> Writer<'_, M> {
@@ -81,6 +83,9 @@ impl<M: ModuleMetadata + ?Sized> Writer<'_, M> {
 
     /// Whether a value can become an object: no reference, no pointer, no `ref struct`.
     pub fn can_box(&mut self, sig: &TypeSig) -> bool {
+        if self.ref_structs.contains(sig) {
+            return false;
+        }
         let definition = match sig {
             TypeSig::ByRef(_)
             | TypeSig::Pointer(_)

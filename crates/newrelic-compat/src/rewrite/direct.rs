@@ -11,13 +11,14 @@ use super::assembler::Assembler;
 use super::calls::{AgentMethod, Writer};
 use super::references::{References, array_of, instance_of, instance_sig, object, static_sig, string};
 use super::tracer::{SHIM_CLASS, SHIM_METHOD};
-use super::{ModuleMetadata, Refusal, Settings};
+use super::{ModuleMetadata, RefStructs, Refusal, Settings};
 use crate::shape::AgentShape;
 use cil::{MethodBody, MethodHeader, MethodSig, Opcode, Primitive, Token, TypeSig, encode_field};
 use std::borrow::Cow;
 
-/// The type that is added to a module: abstract and sealed, without constructor.
-pub const HOLDER_TYPE: &str = "__NewRelicTracing__";
+/// The type that is added to a module: abstract and sealed, without constructor. It has a namespace, as programs that look
+/// through all types of an assembly may expect.
+pub const HOLDER_TYPE: &str = "NewRelic.Profiler.Tracing";
 /// Its static field, which holds the delegate.
 pub const FIELD: &str = "Start";
 /// Its static method, which makes the delegate.
@@ -138,7 +139,11 @@ pub fn resolve_body<M: ModuleMetadata + ?Sized>(
     settings: &Settings<'_>,
     metadata: &mut M,
 ) -> Result<Vec<u8>, Refusal> {
-    let mut writer = Writer { code: Assembler::default(), references: References::new(settings, false, metadata) };
+    let mut writer = Writer {
+        code: Assembler::default(),
+        references: References::new(settings, false, metadata),
+        ref_structs: RefStructs::default(),
+    };
     let delegate = delegate(&mut writer.references, settings)?;
     let delegate = writer.references.type_token(&delegate)?;
     writer.load_type(delegate)?;

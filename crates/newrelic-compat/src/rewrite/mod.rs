@@ -80,6 +80,8 @@ pub struct Function<'a> {
     pub owner: Owner,
     /// Generic parameters of the type, those of enclosing types included.
     pub type_parameters: u32,
+    /// Generic parameters that may stand for a `ref struct`.
+    pub ref_structs: RefStructs,
     /// Attributes of the method (ECMA-335 II.23.1.10).
     pub attributes: u32,
     /// Implementation attributes of the method (ECMA-335 II.23.1.11).
@@ -94,6 +96,28 @@ pub struct Function<'a> {
     pub is_async: bool,
     /// The shortest way to the agent, if its module has got what that needs and the agent's own way is not asked for.
     pub direct: Option<direct::Direct>,
+}
+
+/// Generic parameters that may stand for a `ref struct` (C#: `allows ref struct`), by their bits: values of these types cannot
+/// be boxed. Those from the 64th on count as such.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RefStructs {
+    /// Of the type.
+    pub of_type: u64,
+    /// Of the method.
+    pub of_method: u64,
+}
+
+impl RefStructs {
+    /// Whether a type is such a parameter.
+    fn contains(self, sig: &TypeSig) -> bool {
+        let has = |bits: u64, index: u32| bits.checked_shr(index).is_none_or(|bits| bits & 1 != 0);
+        match sig {
+            TypeSig::TypeParam(index) => has(self.of_type, *index),
+            TypeSig::MethodParam(index) => has(self.of_method, *index),
+            _ => false,
+        }
+    }
 }
 
 /// What kind of type a method belongs to.

@@ -70,7 +70,11 @@ pub fn instrument<M: ModuleMetadata + ?Sized>(
     let parameters = signature_text::parameters(&signature, &|token| metadata.type_name(token))?;
 
     let mut locals = Locals::of(function, &original)?;
-    let mut writer = Writer { code: Assembler::default(), references: References::new(settings, false, metadata) };
+    let mut writer = Writer {
+        code: Assembler::default(),
+        references: References::new(settings, false, metadata),
+        ref_structs: function.ref_structs,
+    };
     let direct = function.direct.filter(|_| settings.runtime == Runtime::Core);
     let object = writer.references.class("System.Object")?;
     let exception = writer.references.class("System.Exception")?;

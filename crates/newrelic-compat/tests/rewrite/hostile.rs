@@ -2,7 +2,7 @@
 
 use crate::support::{TRACER, app, function, settings};
 use cil::MethodBody;
-use newrelic_compat::rewrite::{Function, IMPL_ASYNC, Owner, instrument, instrument_api};
+use newrelic_compat::rewrite::{Function, IMPL_ASYNC, Owner, RefStructs, instrument, instrument_api};
 use newrelic_compat::shape::AgentShape;
 use newrelic_compat::strategy::CallingStrategy;
 use proptest::prelude::*;
@@ -50,6 +50,7 @@ proptest! {
         let function = Function {
             owner: [Owner::Class, Owner::ValueType, Owner::ByRefLike][choice as usize / 6 % 3],
             type_parameters: choice / 18 % 3,
+            ref_structs: RefStructs::default(),
             implementation: if choice & 0x1_0000 == 0 { 0 } else { IMPL_ASYNC },
             locals: locals.as_deref(),
             ..function(&signature, &body)

@@ -13,8 +13,8 @@ use newrelic_compat::configuration::IgnoreList;
 use newrelic_compat::points::{Points, load};
 use newrelic_compat::rewrite::helpers::{self, Helper};
 use newrelic_compat::rewrite::{
-    API_ASSEMBLY, CORE_LIBRARY, Function, ModuleMetadata, Owner, Refusal, Scopes, Settings, instrument, instrument_api,
-    is_api_method, preprocess,
+    API_ASSEMBLY, CORE_LIBRARY, Function, ModuleMetadata, Owner, RefStructs, Refusal, Scopes, Settings, instrument,
+    instrument_api, is_api_method, preprocess,
 };
 use newrelic_compat::shape::AgentShape;
 use newrelic_compat::signature_text;
@@ -86,6 +86,7 @@ fn rewrite(
         outermost_type_attributes: 0x0010_0001,
         owner: Owner::Class,
         type_parameters: u32::from(class.contains('`')),
+        ref_structs: RefStructs::default(),
         attributes: if name == ".ctor" { 0x1886 } else { 0x86 },
         implementation: 0,
         signature: &signature,

@@ -2,7 +2,7 @@
 
 use crate::support::{POINT, SPAN, TRACER, app, function, listing, settings, tiny};
 use newrelic_compat::points::flags;
-use newrelic_compat::rewrite::{Function, Owner, Tracer, instrument, instrument_api};
+use newrelic_compat::rewrite::{Function, Owner, RefStructs, Tracer, instrument, instrument_api};
 use newrelic_compat::shape::AgentShape;
 use newrelic_compat::strategy::CallingStrategy;
 
@@ -33,6 +33,20 @@ fn this_of_a_value_type_is_boxed() {
     assert_eq!(this(&span), ["ldnull"]);
     let static_signature = [0, 0, 1];
     assert_eq!(this(&Function { signature: &static_signature, ..point }), ["ldnull"]);
+}
+
+#[test]
+fn generic_parameters_that_may_be_a_ref_struct_are_passed_as_null() {
+    let body = tiny(&[0x14, 0x7a]);
+    // The first parameter of the type, and the second of the method; the method has two.
+    let signature = [0x10, 2, 2, 1, 0x13, 0, 0x1e, 1];
+    let boxes = |ref_structs| {
+        let all = instrumented(&Function { ref_structs, ..function(&signature, &body) });
+        all.iter().filter(|line| line.starts_with("box")).count()
+    };
+    assert_eq!(boxes(RefStructs::default()), 4);
+    assert_eq!(boxes(RefStructs { of_type: 1, of_method: 1 }), 3);
+    assert_eq!(boxes(RefStructs { of_type: 1, of_method: 2 }), 2);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::model::Model;
 use cil::{MethodBody, Token, TokenKind};
 use newrelic_compat::Runtime;
-use newrelic_compat::rewrite::{Function, Owner, Scopes, Settings, Tracer};
+use newrelic_compat::rewrite::{Function, Owner, RefStructs, Scopes, Settings, Tracer};
 use newrelic_compat::shape::AgentShape;
 use newrelic_compat::strategy::CallingStrategy;
 use serde_json::{Value, json};
@@ -82,6 +82,7 @@ pub fn function<'a>(signature: &'a [u8], body: &'a [u8]) -> Function<'a> {
         outermost_type_attributes: 0x0010_0001,
         owner: Owner::Class,
         type_parameters: 0,
+        ref_structs: RefStructs::default(),
         attributes: 0x96,
         implementation: 0,
         signature,

@@ -69,15 +69,28 @@ fn threads_call_what_is_toggled() {
     for (runtime, mode) in [(Runtime::V3_1, "default"), (Runtime::V9, "fast"), (Runtime::V9, "strict")] {
         let case = format!("{runtime}, {mode}");
         let home = Home::new(AgentShape::V10_54, None);
-        let launch =
-            home.launch(&program, runtime, &[home.path(), Path::new("stress")]).env("NEW_RELIC_CLRSCOPE_MODE", mode);
-        let lines = run(launch).well(&case);
-        let (mut started, mut finished) = (0, 0);
-        for line in &lines {
-            started += usize::from(line.starts_with("GETTRACER "));
-            finished += usize::from(line.starts_with("FINISH "));
+        let launch = home.launch(&program, runtime, &[home.path(), Path::new("stress")]);
+        let lines = run(launch.env("NEW_RELIC_CLRSCOPE_MODE", mode).env("AGENT_COUNT", "true")).well(&case);
+        let [result, tracers] = &lines[..] else { panic!("{case}: {lines:?}") };
+        assert_eq!(result, "STRESS wrong=0 called=True", "{case}");
+        let counts = tracers.strip_prefix("TRACERS started=").and_then(|rest| rest.split_once(" finished="));
+        let (started, finished) = counts.unwrap_or_else(|| panic!("{case}: {tracers}"));
+        assert!(started == finished && started != "0", "{case}: {tracers}");
+    }
+}
+
+#[test]
+fn the_program_ends_during_a_refresh() {
+    let program = compile("Live", "Live.cs", false, Extras::default());
+    for runtime in [Runtime::V3_1, Runtime::V9] {
+        for mode in ["strict", "default", "fast"] {
+            for turn in 0..6 {
+                let case = format!("{runtime}, {mode}, {turn}");
+                let home = Home::new(AgentShape::V10_54, None);
+                let launch = home.launch(&program, runtime, &[home.path(), Path::new("exit")]);
+                let lines = run(launch.env("NEW_RELIC_CLRSCOPE_MODE", mode)).well(&case);
+                assert_eq!(lines, ["END"], "{case}");
+            }
         }
-        assert_eq!(lines.last().unwrap(), "STRESS wrong=0 toggled=True called=True", "{case}");
-        assert!(started > 0 && started == finished, "{case}: {started} tracers, {finished} finished");
     }
 }

@@ -1,10 +1,13 @@
 //! Which processes are instrumented, the log, and input that is wrong: the program always runs on.
 
-use crate::support::{CONFIGURATION, Home, compile, library, run};
+use crate::support::{CONFIGURATION, Home, LIMIT, compile, library, run};
 use newrelic_compat::shape::AgentShape;
 use std::fs;
-use std::path::PathBuf;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 use testkit::{Extras, Launch, Runtime};
 
 fn hello() -> PathBuf {
@@ -134,6 +137,54 @@ fn wrong_input_leaves_the_program_alone() {
     assert!(home.log().iter().any(|line| line.contains("NewRelic.Agent.Core.dll was not found")), "{:?}", home.log());
     // No home at all.
     assert_eq!(tracers(&home, |launch| launch.env_remove("CORECLR_NEW_RELIC_HOME")), 0);
+}
+
+#[test]
+fn what_is_no_file_is_not_read() {
+    let fifo = |path: &Path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+    let zero = |path: &Path| std::os::unix::fs::symlink("/dev/zero", path).unwrap();
+    let makers: [&dyn Fn(&Path); 2] = [&fifo, &zero];
+    for (name, expected) in [("newrelic.config", 0), ("extensions/other.xml", 1), ("NewRelic.Agent.Core.dll", 0)] {
+        for make in makers {
+            let home = home();
+            let path = home.path().join(name);
+            let _absent = fs::remove_file(&path);
+            make(&path);
+            assert_eq!(tracers(&home, |launch| launch), expected, "{name}: {}", home.log().join("\n"));
+        }
+    }
+    // The local configuration, in the current folder.
+    let home = home();
+    let folder = tempfile::tempdir().unwrap();
+    fifo(&folder.path().join("newrelic.config"));
+    assert_eq!(tracers(&home, |launch| launch.current_dir(folder.path())), 1);
+}
+
+#[test]
+fn the_log_never_holds_the_program_up() {
+    // A limit on the size of files, at which the kernel ends whoever writes more.
+    let home = home();
+    let limited = |launch: Launch| {
+        launch.under(["sh", "-c", "ulimit -f 1; exec \"$@\"", "sh"]).env("DOTNET_EnableWriteXorExecute", "0")
+    };
+    assert_eq!(tracers(&home, limited), 1);
+    let log = home.log().join("\n");
+    assert!(log.len() > 100 && log.len() <= 1024, "{} bytes", log.len());
+    // Standard output is a pipe that is full, and nobody reads it.
+    let (_reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(&[b' '; 65536]).unwrap();
+    let launch = home.launch(&hello(), Runtime::V9, &[""]).env("NEW_RELIC_LOG_CONSOLE", "true");
+    let launch = launch.env("AGENT_QUIET", "true");
+    let mut child = launch.command().stdout(writer).spawn().unwrap();
+    let until = Instant::now() + LIMIT;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > until {
+            child.kill().unwrap();
+            panic!("the program waits for its log");
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]

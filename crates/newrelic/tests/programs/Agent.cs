@@ -1,6 +1,7 @@
 // A managed agent that prints one line for each tracer that is started or finished. The symbol SHAPE_10_54 gives it the members
 // that came with agent 10.54, SHAPE_10_55 those of 10.55 in addition. With
-// AGENT_WITHOUT_ARRAYS=true no tracer is started with an array of all values. With AGENT_QUIET=true nothing is printed.
+// AGENT_WITHOUT_ARRAYS=true no tracer is started with an array of all values. With AGENT_QUIET=true nothing is printed, with
+// AGENT_COUNT=true only how many tracers there were, at the end.
 using System;
 using System.Collections.Generic;
 using System.Reflection;
@@ -14,7 +15,14 @@ namespace NewRelic.Agent.Core {
     }
   }
   public class AgentShim {
-    internal static readonly bool Quiet = Environment.GetEnvironmentVariable("AGENT_QUIET") == "true";
+    internal static readonly bool Counts = Counted();
+    internal static readonly bool Quiet = Counts || Environment.GetEnvironmentVariable("AGENT_QUIET") == "true";
+    internal static long started, finished;
+    static bool Counted() {
+      if (Environment.GetEnvironmentVariable("AGENT_COUNT") != "true") return false;
+      AppDomain.CurrentDomain.ProcessExit += (sender, e) => Console.WriteLine("TRACERS started={0} finished={1}", started, finished);
+      return true;
+    }
 #if SHAPE_10_54
     public static object GetFinishTracerDelegateFunc() { return (Func<object[], Action<object, Exception>>)GetFinishTracerDelegateParameterWrapper; }
     public static Action<object, Exception> GetFinishTracerDelegateParameterWrapper(object[] p) {
@@ -31,6 +39,7 @@ namespace NewRelic.Agent.Core {
 #else
     public static Action<object, Exception> GetFinishTracerDelegate(String tracerFactoryName, UInt32 tracerArguments, String metricName, String assemblyName, Type type, String typeName, String methodName, String argumentSignature, Object invocationTarget, Object[] args, UInt64 functionId) {
 #endif
+      if (Counts) System.Threading.Interlocked.Increment(ref started);
       if (!Quiet) Console.WriteLine("GETTRACER factory={0} args=0x{1:x8} metric={2} asm={3} type={4} typeName={5} method={6} sig=({7}) this={8} params={9} fid={10}", tracerFactoryName, tracerArguments, metricName, assemblyName, type, typeName, methodName, argumentSignature, invocationTarget == null ? "null" : invocationTarget.GetType().FullName, Text.Of(args), functionId != 0 ? "nz" : "0");
       return new TracerWrapper(typeName + "." + methodName).FinishTracer;
     }
@@ -39,6 +48,7 @@ namespace NewRelic.Agent.Core {
     readonly string id;
     public TracerWrapper(string id) { this.id = id; }
     public void FinishTracer(object returnValue, Exception exception) {
+      if (AgentShim.Counts) System.Threading.Interlocked.Increment(ref AgentShim.finished);
       if (!AgentShim.Quiet) Console.WriteLine("FINISH {0} ret={1} ex={2}", id, Text.Of(returnValue), exception == null ? "null" : exception.GetType().FullName + ":" + exception.Message);
     }
   }
