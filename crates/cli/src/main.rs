@@ -12,6 +12,7 @@ mod duration;
 mod exit;
 mod heap;
 mod interrupt;
+mod newrelic;
 mod os;
 mod panics;
 mod recording;
@@ -62,6 +63,7 @@ Examples:
   clrscope trace MyApp 'MyApp.Orders.**' --for 10s
   clrscope il MyApp.dll --method Main
   clrscope validate before.clrscope after.clrscope
+  clrscope newrelic check --pid MyApp
 ";
 
 #[derive(Subcommand, Debug)]
@@ -80,6 +82,7 @@ enum Command {
     Trace(trace::Args),
     Il(il::Args),
     Validate(validate::Args),
+    Newrelic(commands::newrelic::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -101,6 +104,7 @@ impl Command {
             Self::Trace(args) => trace::run(args),
             Self::Il(args) => il::run(args),
             Self::Validate(args) => validate::run(args),
+            Self::Newrelic(args) => commands::newrelic::run(args),
             Self::Completions(args) => completions::run(args),
             Self::Man(args) => man::run(args),
         }

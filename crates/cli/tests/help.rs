@@ -3,7 +3,7 @@ mod common;
 
 use common::run;
 
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "ps",
     "profilers",
     "record",
@@ -18,6 +18,7 @@ const COMMANDS: [&str; 16] = [
     "trace",
     "il",
     "validate",
+    "newrelic",
     "completions",
     "man",
 ];
@@ -28,6 +29,7 @@ fn help_of_every_command() {
     for command in COMMANDS {
         insta::assert_snapshot!(format!("help-{command}"), run([command, "--help"]).expect(0).out);
     }
+    insta::assert_snapshot!("help-newrelic-check", run(["newrelic", "check", "--help"]).expect(0).out);
 }
 
 #[test]
@@ -67,6 +69,8 @@ fn a_manual_page_for_each_command() {
         let page = std::fs::read_to_string(pages.join(format!("clrscope-{command}.1"))).unwrap();
         assert!(page.contains(&format!(".TH clrscope-{command} 1")), "{page}");
     }
+    let page = std::fs::read_to_string(pages.join("clrscope-newrelic-check.1")).unwrap();
+    assert!(page.contains(".TH clrscope-newrelic-check 1") && page.contains("assembly"), "{page}");
 }
 
 #[test]

@@ -67,6 +67,12 @@ impl<F: Read + Seek> Bundle<F> {
         Ok(Some(Self { file, files }))
     }
 
+    /// The files of the application.
+    #[must_use]
+    pub fn files(&self) -> &[BundledFile] {
+        &self.files
+    }
+
     /// What is in a file of the application, by its path there; `None` if there is no such file.
     ///
     /// # Errors

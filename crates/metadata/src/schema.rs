@@ -20,6 +20,8 @@ pub mod table {
     pub const PARAM: usize = 0x08;
     /// Methods and fields of types elsewhere.
     pub const MEMBER_REF: usize = 0x0a;
+    /// Custom attributes.
+    pub const CUSTOM_ATTRIBUTE: usize = 0x0c;
     /// Signatures that belong to nothing else.
     pub const STAND_ALONE_SIG: usize = 0x11;
     /// Properties.
@@ -56,6 +58,10 @@ pub mod column {
     pub const TYPE_NAME: usize = 1;
     /// Namespace of a `TypeRef` or `TypeDef`.
     pub const TYPE_SPACE: usize = 2;
+    /// Access, layout and kind of a type (ECMA-335 II.23.1.15).
+    pub const TYPE_FLAGS: usize = 0;
+    /// The type that a type derives from.
+    pub const TYPE_EXTENDS: usize = 3;
     /// First field of a type.
     pub const TYPE_FIELDS: usize = 4;
     /// First method of a type.
@@ -86,6 +92,12 @@ pub mod column {
     pub const MEMBER_REF_NAME: usize = 1;
     /// Signature of a `MemberRef`.
     pub const MEMBER_REF_SIGNATURE: usize = 2;
+    /// What a custom attribute belongs to.
+    pub const CUSTOM_ATTRIBUTE_PARENT: usize = 0;
+    /// The constructor of a custom attribute.
+    pub const CUSTOM_ATTRIBUTE_TYPE: usize = 1;
+    /// Arguments of a custom attribute.
+    pub const CUSTOM_ATTRIBUTE_VALUE: usize = 2;
     /// The blob of a table that has nothing else: stand-alone signatures and `TypeSpec`.
     pub const SIGNATURE: usize = 0;
     /// Signature of a property.

@@ -1,4 +1,5 @@
 use crate::not_regular;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,14 @@ impl Root {
     /// None.
     pub fn at(directory: &Path) -> io::Result<Self> {
         Ok(Self { directory: directory.to_owned() })
+    }
+
+    /// Names of the first `most` entries of a directory.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn entries(&self, path: &Path, most: usize) -> io::Result<Vec<OsString>> {
+        fs::read_dir(self.below(path))?.take(most).map(|entry| Ok(entry?.file_name())).collect()
     }
 
     pub(crate) fn open_regular(&self, path: &Path) -> io::Result<File> {

@@ -24,10 +24,8 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         return Ok(Code::Success);
     };
     fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
-    let mut pages = vec![(String::from("clrscope"), command.clone())];
-    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
-        pages.push((format!("clrscope-{}", sub.get_name()), sub.clone()));
-    }
+    let mut pages = Vec::new();
+    add(String::from("clrscope"), &command, &mut pages);
     for (name, command) in pages {
         let path = folder.join(format!("{name}.1"));
         let mut page = Vec::new();
@@ -38,4 +36,12 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         console::say(&path.display().to_string());
     }
     Ok(Code::Success)
+}
+
+/// Adds the page of a command and those of the commands below it.
+fn add(name: String, command: &clap::Command, pages: &mut Vec<(String, clap::Command)>) {
+    pages.push((name.clone(), command.clone()));
+    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
+        add(format!("{name}-{}", sub.get_name()), sub, pages);
+    }
 }
