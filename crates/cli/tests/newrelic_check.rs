@@ -315,6 +315,10 @@ fn assemblies_inside_of_a_single_file_application() {
     assert!(uri.unwrap()["instrumented"].as_u64().unwrap() >= 1, "{uri:?}");
     let text = run(["newrelic", "check", home.text(), "--assembly", app.to_str().unwrap()]).expect(0).out;
     assert!(text.contains("inside of the executable"), "{text}");
+    // Nothing is instrumented in this one, whatever the points say.
+    let trimmed = Runtime::V10.require().executable();
+    let report = check(&[home.text(), "--assembly", trimmed.to_str().unwrap()]);
+    assert!(texts(&report["notes"]).iter().any(|note| note.contains("the program is trimmed")), "{report}");
 }
 
 #[test]

@@ -93,7 +93,7 @@ mod tests {
         let other = File::open(LOCKED).unwrap();
         assert!(matches!(other.try_lock(), Err(TryLockError::WouldBlock)));
         let waiter = thread::spawn(|| take().is_some());
-        thread::sleep(Duration::from_millis(50));
+        sleep(Duration::from_millis(50));
         assert!(!waiter.is_finished());
         drop(turn);
         assert!(waiter.join().unwrap());

@@ -9,7 +9,7 @@ use newrelic_compat::{
     Runtime,
     configuration::{Configuration, Files, IgnoreList},
     environment::{Environment, MODE_VARIABLE, SHAPE_VARIABLE},
-    files::{ConfigurationPaths, agent_candidates, extension_folders},
+    files::{AGENT_LIMIT, ConfigurationPaths, TEXT_LIMIT, agent_candidates, extension_folders},
     log::{Level, Message, Settings, directory, file_name},
     points::{Points, is_deprecated, is_extension, lambda_point, load},
     shape::{AgentShape, ShapeChoice, of_file},
@@ -23,8 +23,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Largest managed agent that is read; the real one has 5 MB.
-const LARGEST_AGENT: u64 = 64 << 20;
 /// Most entries of a folder with instrumentation files.
 const MOST_ENTRIES: usize = 10_000;
 /// Most bytes of all instrumentation files together.
@@ -101,7 +99,7 @@ pub fn agent(
     let mut problem = choice.as_ref().err().map(|error| format!("{SHAPE_VARIABLE}: {error}"));
     let of_the_file = || {
         let (path, place) = found.as_ref()?;
-        let bytes = place.read(path, LARGEST_AGENT).map_err(|error| error.to_string());
+        let bytes = place.read(path, AGENT_LIMIT).map_err(|error| error.to_string());
         Some(bytes.and_then(|bytes| of_file(&bytes).map_err(|error| error.to_string())))
     };
     let (shape, shape_source) = match choice {
@@ -118,7 +116,7 @@ pub fn agent(
     let disabled = environment.caching_disabled().is_some_and(|(_, disabled)| disabled);
     let mode = mode(environment);
     let agent = Agent {
-        mapped: found.as_ref().and(target).map(|target| is_mapped(target)),
+        mapped: found.as_ref().and(target).map(is_mapped),
         path: found.map(|(path, _)| path.display().to_string()),
         looked_at,
         shape: shape.to_string(),
@@ -210,7 +208,7 @@ pub fn configuration(
     let mut files = Vec::new();
     let mut read = |kind, path: &Path, place: &Place| {
         let path = normal(&place.absolute(path));
-        let bytes = place.read(&path, xml::MAX_FILE as u64);
+        let bytes = place.read(&path, TEXT_LIMIT);
         let (state, problem) = match &bytes {
             Ok(_) => ("read", None),
             Err(error) if error.kind() == io::ErrorKind::NotFound => ("missing", None),
@@ -335,6 +333,7 @@ pub fn points(
     shape: AgentShape,
 ) -> (PointsReport, Points) {
     let (mut texts_by_path, mut files, mut problems) = (BTreeMap::new(), Vec::new(), Vec::new());
+    let mut unreadable = 0;
     let mut left = MOST_BYTES;
     for folder in extension_folders(Path::new(&home.path), Runtime::Core) {
         let folder = home.place.absolute(&folder);
@@ -342,6 +341,8 @@ pub fn points(
             Ok(names) => names,
             Err(error) => {
                 problems.push(format!("Unable to read the extensions folder {}: {error}", folder.display()));
+                // One that is there and cannot be read may hold what is instrumented now.
+                unreadable += usize::from(error.kind() != io::ErrorKind::NotFound);
                 continue;
             }
         };
@@ -371,7 +372,7 @@ pub fn points(
     }
     let mut loaded = load(&texts_by_path, ignored, shape);
     loaded.points.add_lambda(environment);
-    let unreadable = files.len();
+    unreadable += files.len();
     // Each by itself, so that it is known what comes from which.
     for (path, text) in texts_by_path {
         let alone = load(&BTreeMap::from([(path.clone(), text)]), ignored, shape);
@@ -403,7 +404,7 @@ pub fn points(
 }
 
 fn text(place: &Place, path: &Path) -> Result<String, String> {
-    let bytes = place.read(path, xml::MAX_FILE as u64).map_err(|error| error.to_string())?;
+    let bytes = place.read(path, TEXT_LIMIT).map_err(|error| error.to_string())?;
     xml::decode(&bytes).map(str::to_owned).map_err(|error| error.to_string())
 }
 
@@ -432,7 +433,7 @@ mod tests {
     fn an_agent_that_is_missing_or_no_agent() {
         let (folder, place) = (tempfile::tempdir().unwrap(), Place::own().unwrap());
         let home = home(folder.path(), &place);
-        let (agent, shape) = super::agent(&home, &of(&[("NEW_RELIC_INSTALL_PATH", "/nowhere")]), &place, None);
+        let (agent, shape) = agent(&home, &of(&[("NEW_RELIC_INSTALL_PATH", "/nowhere")]), &place, None);
         assert_eq!((agent.path, agent.shape_source, shape), (None, "assumed", AgentShape::V10_53));
         assert_eq!(agent.looked_at.len(), 4);
         assert!(agent.looked_at[0].starts_with("/nowhere"), "{:?}", agent.looked_at);
@@ -450,7 +451,7 @@ mod tests {
     fn modes() {
         let direct = |pairs: &[(&str, &str)]| {
             let (folder, place) = (tempfile::tempdir().unwrap(), Place::own().unwrap());
-            let (agent, _) = super::agent(&home(folder.path(), &place), &of(pairs), &place, None);
+            let (agent, _) = agent(&home(folder.path(), &place), &of(pairs), &place, None);
             (agent.mode, agent.direct)
         };
         assert_eq!(direct(&[]), ("default", true));
@@ -463,7 +464,7 @@ mod tests {
     fn configuration_and_points_of_a_home() {
         let (folder, place) = (tempfile::tempdir().unwrap(), Place::own().unwrap());
         let home = home(folder.path(), &place);
-        let (report, configuration) = super::configuration(&home, &of(&[]), None);
+        let (report, configuration) = configuration(&home, &of(&[]), None);
         assert!(configuration.is_none() && report.problem.unwrap().contains("newrelic.config"));
         assert_eq!((report.files.len(), report.files[0].state), (1, "missing"));
         let text = "<configuration agentEnabled='false'><log level='debug'/><instrumentation><applications>\
@@ -491,7 +492,7 @@ mod tests {
         fs::write(common.join("NewRelic.Providers.Wrapper.Logging.Instrumentation.xml"), point("Old")).unwrap();
         fs::write(common.join("notes.txt"), "").unwrap();
         let ignored = configuration.unwrap().ignored;
-        let (report, points) = super::points(&home, &of(&[("_HANDLER", "L::C::M")]), &ignored, AgentShape::V10_54);
+        let (report, points) = points(&home, &of(&[("_HANDLER", "L::C::M")]), &ignored, AgentShape::V10_54);
         assert_eq!((report.total, points.len(), report.invalid_files), (2, 2, 2));
         let states: Vec<_> = report.files.iter().map(|file| (file.state, file.points, file.messages.len())).collect();
         let expected = [("deprecated", 0, 1), ("unreadable", 0, 1), ("read", 1, 0), ("invalid", 0, 1), ("read", 0, 0)];

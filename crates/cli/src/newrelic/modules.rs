@@ -137,7 +137,9 @@ impl Modules {
             };
             left = rest;
             if is_core {
-                modules.core_library(&bytes, target.major(), question);
+                let facade = mapped.path.with_file_name("System.Core.dll");
+                let is_old = target.major().is_some_and(|major| major < 5) && target.place.is_file(&facade);
+                modules.core_library(&bytes, is_old, question);
             }
             if may_matter(simple, question.points) {
                 let found = examine(shown.clone(), &bytes, question.points, question.shape, question.agent);
@@ -176,9 +178,10 @@ impl Modules {
             };
             left = rest;
             if is_core {
-                self.core_library(&bytes, None, question);
+                self.core_library(&bytes, false, question);
             }
-            if let Ok(found) = examine(path.clone(), &bytes, question.points, question.shape, question.agent)
+            if may_matter(simple, question.points)
+                && let Ok(found) = examine(path.clone(), &bytes, question.points, question.shape, question.agent)
                 && found.matters()
             {
                 self.assemblies.push(found);
@@ -193,7 +196,8 @@ impl Modules {
     }
 
     /// Looks whether the core library has all that new bodies name, as the profiler does before it makes the first one.
-    fn core_library(&mut self, bytes: &[u8], major: Option<u32>, question: Question<'_>) {
+    /// `is_old` says whether long delegates are in another library, which is there: so it is on .NET Core 3.1.
+    fn core_library(&mut self, bytes: &[u8], is_old: bool, question: Question<'_>) {
         use metadata::{column, table};
         let Ok(metadata) = Metadata::of_file(bytes) else { return };
         let name = |row, column| metadata.name(table::TYPE_DEF, row, column).unwrap_or_default();
@@ -201,8 +205,8 @@ impl Modules {
             .map(|row| format!("{}.{}", name(row, column::TYPE_SPACE), name(row, column::TYPE_NAME)))
             .collect();
         let has_long_delegates = LONG_DELEGATES.iter().all(|name| types.contains(*name));
-        // .NET Core 3.1 has long delegates in another library; a newer runtime without them is a trimmed one.
-        let direct = question.direct && (has_long_delegates || major.is_some_and(|major| major < 5));
+        // A newer runtime without them is a trimmed one.
+        let direct = question.direct && (has_long_delegates || is_old);
         let (strategy, scopes) = match question.is_strict {
             true => (question.strategy, Scopes::Facades),
             false => (CallingStrategy::Reflection, Scopes::CoreLibrary { has_long_delegates }),

@@ -173,7 +173,8 @@ impl Report {
         // Only the library of this project looks, and only with a process there is a verdict.
         let is_told = target.is_some() && library.is_clrscope != Some(false);
         notes.extend(modules.as_ref().and_then(|modules| modules.trimmed.clone()).filter(|_| !is_told));
-        notes.extend(verdict.as_ref().and_then(|verdict| surprise(verdict, &library)));
+        let trimmed = modules.as_ref().and_then(|modules| modules.trimmed.as_deref());
+        notes.extend(verdict.as_ref().and_then(|verdict| surprise(verdict, &library, trimmed)));
         Ok(Self {
             schema: SCHEMA,
             process: target.map(ProcessReport::of),
@@ -256,6 +257,7 @@ fn find_home<'p>(
     if let Some(target) = target
         && let Some(path) = environment.home(Runtime::Core)
     {
+        let path = target.place.absolute(Path::new(&path)).display().to_string();
         return Ok(Home { path, source: HomeSource::Process, place: &target.place });
     }
     if let Some(path) = Environment::of_process().home(Runtime::Core) {
@@ -290,8 +292,12 @@ fn home_note(home: &Home<'_>, environment: &Environment) -> Option<String> {
     (!is_same).then(|| format!("the environment names another home folder: {of_process}"))
 }
 
-/// What is said where a process has loaded what it would not, or the other way round.
-fn surprise(verdict: &Verdict, library: &Library) -> Option<String> {
+/// What is said where a process has loaded what it would not, or the other way round. In a trimmed program the library
+/// is loaded and leaves everything alone.
+fn surprise(verdict: &Verdict, library: &Library, trimmed: Option<&str>) -> Option<String> {
+    if verdict.reasons.iter().map(String::as_str).eq(trimmed) {
+        return None;
+    }
     match (verdict.instrumented, library.mapped?) {
         (true, false) => Some(
             "the native library is not loaded in the process: files may have changed since it was started, or it \

@@ -250,6 +250,9 @@ impl ModulesReport {
             );
         }
         match (self.assemblies.is_empty(), is_process) {
+            (true, true) if self.seen == 0 => {
+                text.line("The process has loaded no assembly from a file yet: it may still be starting.");
+            }
             (true, true) => text.line(&format!(
                 "No point is about any of the {} that the process has loaded.",
                 counted(self.seen, "assembly", "assemblies")
@@ -301,10 +304,7 @@ impl AssemblyReport {
         if is_one_of_many {
             let unmatched = self.missing_classes.len() + self.missing_methods.len();
             if unmatched > 0 {
-                text.line(&format!(
-                    "  {} of points are not in this version; --json lists them",
-                    unmatched_counts(self)
-                ));
+                text.line(&format!("  not there: {} that points name; --json lists them", unmatched_counts(self)));
             }
             return;
         }

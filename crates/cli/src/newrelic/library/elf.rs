@@ -114,7 +114,7 @@ fn read<H: FileHeader<Endian = Endianness>>(bytes: &[u8]) -> Result<Elf, object:
         let strings = sections.strings(endian, bytes, strings)?;
         while let Some((_, mut versions)) = all.next()? {
             while let Some(version) = versions.next()? {
-                left = left.checked_sub(1).unwrap_or_default();
+                left = left.saturating_sub(1);
                 if left == 0 {
                     return Ok(elf);
                 }
