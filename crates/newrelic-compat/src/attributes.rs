@@ -23,7 +23,7 @@ pub fn may_have(assembly: &str) -> bool {
     !EXCLUDED.iter().any(|prefix| assembly.starts_with(prefix))
 }
 
-/// What the agent is told about a method with these attributes: full names of their types with their values. `None` if no
+/// What the agent receives about a method with these attributes: full names of their types with their values. `None` if no
 /// attribute asks for instrumentation.
 #[must_use]
 pub fn tracer<'a>(attributes: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Option<Tracer<'static>> {

@@ -1,7 +1,7 @@
 //! What the managed agent understands, told from the metadata of `NewRelic.Agent.Core.dll`.
 //!
 //! Injected code names members of that file. Where those are not as expected the program runs on, but nothing is traced,
-//! and nobody says so. So the file decides, not a version number.
+//! and no error is reported. So the file decides, not a version number.
 
 use cil::MethodSig;
 use metadata::{Metadata, column, table};

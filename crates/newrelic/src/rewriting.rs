@@ -48,7 +48,7 @@ pub fn module_loaded(instance: &Instance, id: ModuleId) {
     } else {
         Looked::Only(BTreeSet::new())
     };
-    // Now nobody reads its metadata yet.
+    // No other thread reads its metadata yet.
     let is_extended = !wanted.is_empty() || at_first_compilation != Looked::Only(BTreeSet::new());
     let opened = if is_extended { open(instance, id, resolved.direct) } else { None };
     let module = instance.modules.insert(Module::new(id, assembly.name, stays, at_first_compilation, opened));
@@ -85,7 +85,7 @@ fn wanted(instance: &Instance, id: ModuleId, assembly: &str, is_named: bool, is_
     wanted
 }
 
-/// Opens a module for additions, and adds what its methods come to the agent by. To be called while nobody reads its
+/// Opens a module for additions, and adds what its methods come to the agent by. To be called while no thread reads its
 /// metadata.
 pub fn open(instance: &Instance, id: ModuleId, direct: bool) -> Option<Opened> {
     let loaded = match LoadedModule::open(&instance.info, id) {

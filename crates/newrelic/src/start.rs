@@ -169,7 +169,7 @@ fn open_log(environment: &Environment, home: Option<&str>, configuration: Option
     let (sink, problem) = Sink::open(settings, Path::new(&folder), std::process::id());
     let is_console = matches!(sink, Sink::Console(_));
     let log = Log::new(settings.level, sink);
-    // Nobody reads it where the log cannot be opened; the program runs on.
+    // Without a log there is no place to report it; the program runs on.
     drop(problem);
     log.line(Level::Info, || texts::LOGGER_INITIALIZED);
     if is_console {

@@ -93,7 +93,7 @@ fn file_size_limit() -> u64 {
 }
 
 /// Makes a new file. What is there is removed, not written to: in a folder of other users it may be a link to something
-/// else, or a pipe that nobody reads.
+/// else, or a pipe without a reader.
 fn create(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -28,7 +28,7 @@ pub(super) const SHIM_CLASS: &str = "NewRelic.Agent.Core.AgentShim";
 /// Its method that does.
 pub(super) const SHIM_METHOD: &str = "GetFinishTracerDelegate";
 
-/// What the managed agent is told about a method.
+/// What the managed agent receives about a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tracer<'a> {
     /// Full name of the factory that makes the tracer.
