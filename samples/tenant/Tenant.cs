@@ -123,10 +123,9 @@ namespace Clrscope.Samples
                     SetHandler(handler);
                     return "taken";
                 case "chain":
-                    before = GetHandler();
-                    // The first word of the chain's data: where the handler before it is.
-                    Marshal.WriteIntPtr(code, 512, before);
-                    SetHandler(new IntPtr(code.ToInt64() + 256));
+                    before = SetHandler(new IntPtr(code.ToInt64() + 256));
+                    // The first word of the chain's data: where the handler before it is. 1 is no handler: such signals are ignored.
+                    Marshal.WriteIntPtr(code, 512, before.ToInt64() == 1 ? IntPtr.Zero : before);
                     return "taken";
                 case "raise":
                     Raise(SIGPROF);
@@ -180,9 +179,10 @@ namespace Clrscope.Samples
             return result;
         }
 
-        static void SetHandler(IntPtr to)
+        /// Sets a handler and gives the one before it, in one step: what is asked for first may be gone when the new one is set.
+        static IntPtr SetHandler(IntPtr to)
         {
-            IntPtr action = Marshal.AllocHGlobal(SIGNAL_SIZE);
+            IntPtr action = Marshal.AllocHGlobal(SIGNAL_SIZE), was = Marshal.AllocHGlobal(SIGNAL_SIZE);
             for (int i = 0; i < SIGNAL_SIZE; i++)
             {
                 Marshal.WriteByte(action, i, 0);
@@ -190,8 +190,11 @@ namespace Clrscope.Samples
             Marshal.WriteIntPtr(action, to);
             // SA_SIGINFO | SA_RESTART
             Marshal.WriteInt32(action, 136, 0x10000004);
-            SigAction(SIGPROF, action, IntPtr.Zero);
+            SigAction(SIGPROF, action, was);
+            IntPtr result = Marshal.ReadIntPtr(was);
             Marshal.FreeHGlobal(action);
+            Marshal.FreeHGlobal(was);
+            return result;
         }
 
         /// A thread as Go and Rust make them: with an alternate stack of its own, which lies on the heap.

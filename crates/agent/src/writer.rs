@@ -105,7 +105,7 @@ pub fn run(agent: &Arc<Agent>) {
     if agent.is_shutdown() {
         return;
     }
-    if !agent.is_resident() && !signals::must_stay() && agent.may_leave() {
+    if !agent.is_resident() && agent.may_leave() && !signals::must_stay() {
         if let Some(manager) = instrumentation::manager() {
             manager.forget();
         }

@@ -2,7 +2,7 @@
 #![cfg(unix)]
 mod common;
 
-use common::{Running, agent_is_mapped, clrscope, file, libraries, run, scratch};
+use common::{Running, clrscope, file, libraries, run, scratch, wait_until_left};
 use rustix::process::Signal;
 use std::{
     os::unix::process::CommandExt,
@@ -30,15 +30,6 @@ fn has(pid: u32) -> Has {
     let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     let resident_kib = rss.trim().trim_end_matches(" kB").parse().unwrap();
     Has { threads: count("task"), descriptors: count("fd"), resident_kib }
-}
-
-#[track_caller]
-fn wait_until_left(pid: u32) {
-    let until = Instant::now() + Duration::from_secs(10);
-    while agent_is_mapped(pid) {
-        assert!(Instant::now() < until, "stays: {:?}", libraries(pid));
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 fn heapster(runtime: Runtime) -> TargetProcess {

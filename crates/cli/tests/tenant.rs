@@ -2,7 +2,7 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod common;
 
-use common::{Ended, Running, agent_is_mapped, clrscope, file, scratch, wait_until_recording};
+use common::{Ended, Running, agent_is_mapped, clrscope, file, scratch, wait_until_left, wait_until_recording};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::Value;
 use std::{
@@ -85,7 +85,11 @@ fn record_signals(process: &mut TargetProcess, seconds: u32, act: impl FnOnce(&m
     let mut recording = record(process, Path::new(&session), &arguments);
     wait_until_recording(Path::new(&session), &mut recording);
     act(process);
-    recording.wait().expect(0)
+    let ended = recording.wait();
+    if ended.code() != 0 {
+        eprintln!("the process: {:?}", process.wait(Duration::from_millis(100)));
+    }
+    ended.expect(0)
 }
 
 /// Sends a command to the sample, and gives its answer.
@@ -112,8 +116,16 @@ fn a_handler_that_was_set_meanwhile_is_the_programs() {
                     assert_eq!(ask(process, how), "taken");
                 });
                 assert_eq!(ask(&mut process, "handler"), "own", "{runtime}: {}", ended.err);
-                for _ in 0..100 {
-                    assert_eq!(ask(&mut process, "raise"), "raised");
+                for round in 0..100 {
+                    process.send_line("raise").unwrap();
+                    let answer = process.wait_for_line(LIMIT, |_| true);
+                    assert!(
+                        answer.as_ref().is_ok_and(|answer| answer == "raised"),
+                        "{runtime}, {how}, signal {round}: {answer:?}, {:?}\n{}{}",
+                        process.wait(LIMIT),
+                        ended.out,
+                        ended.err
+                    );
                 }
                 // The handler may call ours.
                 assert!(agent_is_mapped(process.pid()), "{runtime}");
@@ -204,7 +216,8 @@ fn addresses_are_left_to_the_program() {
         let found: Value = serde_json::from_str(&ended.expect(0).out).unwrap();
         let calls = found["methods"].as_array().unwrap().iter().map(|method| method["calls"].as_u64().unwrap());
         assert!(calls.sum::<u64>() > 100, "{runtime}: {found}");
-        assert!(truth(runtime, &mut process)["churned"].as_u64().unwrap() > 200);
+        // Few where others use the processors, but none where addresses are missing.
+        assert!(truth(runtime, &mut process)["churned"].as_u64().unwrap() > 50);
     });
 }
 
@@ -245,6 +258,7 @@ fn thread_local_keys_are_taken_one_at_a_time_and_returned() {
         assert_eq!(ask(&mut process, "keys 2").split(' ').next(), Some("taken"));
         for run in 0..4 {
             record(&process, Path::new(&file(&folder, &format!("{run}.clrscope"))), &profilers).wait().expect(0);
+            wait_until_left(process.pid());
         }
         // None is left: nothing begins, and the process continues.
         assert_eq!(ask(&mut process, "keys 0"), "taken 2", "{runtime}");

@@ -352,6 +352,19 @@ pub fn agent_is_mapped(pid: u32) -> bool {
     libraries(pid).iter().any(|name| !name.starts_with("libclrscope-idle-"))
 }
 
+/// Waits until no agent is mapped any more: on a busy machine it leaves some time after clrscope has ended.
+#[track_caller]
+pub fn wait_until_left(pid: u32) {
+    let start = Instant::now();
+    while agent_is_mapped(pid) {
+        assert!(start.elapsed() < Duration::from_secs(60), "stays: {:?}", libraries(pid));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    if start.elapsed() > Duration::from_secs(5) {
+        eprintln!("process {pid}: left after {:.1} s", start.elapsed().as_secs_f64());
+    }
+}
+
 /// Names of our libraries that are mapped into a process.
 pub fn libraries(pid: u32) -> std::collections::BTreeSet<String> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();

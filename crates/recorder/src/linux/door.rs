@@ -32,6 +32,8 @@ const LOAD_LIMIT: Duration = Duration::from_secs(20);
 /// Libraries of ours that may be left in a process when another agent is to be loaded as its main profiler, or beside it.
 const MOST_LEFT: usize = 2;
 const MOST_LEFT_BESIDE: usize = 4;
+/// Libraries of ours in a process, unless some cannot leave or several commands record at the same time.
+const MOST_MAPPED: usize = 2;
 /// The agent's thread where it is the main profiler, and where it is beside one.
 const MAIN_THREAD: &str = "clrscope-main";
 const BESIDE_THREAD: &str = "clrscope-agent";
@@ -226,6 +228,8 @@ pub(super) struct Loaded {
     pub left: usize,
     /// Whether a main profiler of ours is at work.
     pub main: bool,
+    /// How many libraries there are in all.
+    libraries: usize,
 }
 
 impl Loaded {
@@ -237,6 +241,7 @@ impl Loaded {
         paths.sort_unstable();
         paths.dedup();
         let is_idle = |path: &&Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(IDLE_NAME));
+        let libraries = paths.len();
         let (idle, others): (Vec<&Path>, Vec<&Path>) = paths.into_iter().partition(is_idle);
         let threads = proc::threads(pid).unwrap_or_default();
         let names: Vec<String> = threads.into_iter().filter_map(|tid| proc::thread_comm(pid, tid).ok()).collect();
@@ -246,6 +251,7 @@ impl Loaded {
             left: others.len().saturating_sub(mains + beside) + idle.len().saturating_sub(1),
             makes_up: idle.first().map(|path| path.to_path_buf()),
             main: mains > 0,
+            libraries,
         }
     }
 
@@ -255,7 +261,7 @@ impl Loaded {
     }
 
     /// Waits until there is room for one more agent, as the main profiler or beside it: those that are leaving take about
-    /// a third of a second.
+    /// a third of a second. Until they have left, no more than [`MOST_MAPPED`] libraries are mapped.
     ///
     /// # Errors
     /// [`RecordError::MainSlotTaken`] and [`RecordError::TooManyAgents`]. Nothing is loaded then: each attempt that
@@ -273,7 +279,7 @@ impl Loaded {
                 }
                 _ if is_full && is_late => return Err(RecordError::TooManyAgents { pid, count: loaded.left + 1 }),
                 Some(_) if (loaded.main || loaded.left > 0) && !is_late => {}
-                None if is_full => {}
+                None if is_full || loaded.left > 0 && loaded.libraries >= MOST_MAPPED && !is_late => {}
                 _ => return Ok(()),
             }
             std::thread::sleep(Duration::from_millis(20));

@@ -112,9 +112,16 @@ static IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
 static STAYS: AtomicBool = AtomicBool::new(false);
 /// Whether the signal was ignored before our handler was installed.
 static IGNORED_BEFORE: AtomicBool = AtomicBool::new(false);
+/// Whether our handler was installed, and what was there before has been restored.
+static RESTORED: AtomicBool = AtomicBool::new(false);
 
 /// Whether the library must stay loaded: a handler of ours may still be called, or has not returned.
+///
+/// To be asked as late as possible: another tool may have read our handler while it was installed, and set its own only now.
 pub fn must_stay() -> bool {
+    if RESTORED.load(Ordering::SeqCst) && !is_free(&current_action()) {
+        STAYS.store(true, Ordering::SeqCst);
+    }
     STAYS.load(Ordering::SeqCst)
 }
 
@@ -657,6 +664,7 @@ impl SignalEngine {
             if was.sa_sigaction != libc::SIG_IGN {
                 exchange_action(&was);
             }
+            RESTORED.store(ended, Ordering::SeqCst);
         }
         let mut left = Left::default();
         let (mut free, mut gone) = (Vec::new(), Vec::new());
@@ -960,6 +968,11 @@ fn is_ours(action: &libc::sigaction) -> bool {
     action.sa_sigaction == handler as *const () as usize
 }
 
+/// Whether no tool has a handler for the signal.
+fn is_free(action: &libc::sigaction) -> bool {
+    matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN)
+}
+
 /// What makes the kernel call our handler: not on the alternate stack, as it runs on the stack that it copies, and interrupted system calls are restarted.
 fn own_action() -> libc::sigaction {
     let mut ours = empty_action();
@@ -971,7 +984,6 @@ fn own_action() -> libc::sigaction {
 /// Installs our handler, and gives the action before it. Once it was installed, another tool may have found it there, and may call it
 /// later: then the library stays.
 fn install() -> Result<libc::sigaction, SignalError> {
-    let free = |action: &libc::sigaction| matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN);
     let now = current_action();
     if is_ours(&now) {
         // It was left there, or another tool has put it back, which had found it here.
@@ -981,11 +993,12 @@ fn install() -> Result<libc::sigaction, SignalError> {
             ..empty_action()
         });
     }
-    if !free(&now) {
+    if !is_free(&now) {
         return Err(SignalError::HandlerTaken);
     }
+    RESTORED.store(false, Ordering::SeqCst);
     let before = exchange_action(&own_action());
-    if !free(&before) {
+    if !is_free(&before) {
         // Set just now. Should a third one have come in between, its handler is the newest.
         let newest = exchange_action(&before);
         if !is_ours(&newest) {
@@ -1685,6 +1698,22 @@ mod tests {
         assert!(!take(&engine).is_empty());
         engine.stop();
         assert_eq!(current_action().sa_sigaction, libc::SIG_DFL);
+    }
+
+    #[test]
+    fn a_handler_that_is_set_after_ours_was_read_and_restored_keeps_the_library() {
+        let _one = lock(&ONE);
+        unsafe extern "C" fn theirs(_: libc::c_int) {}
+        STAYS.store(false, Ordering::SeqCst);
+        let engine = SignalEngine::start(1000).unwrap();
+        assert!(engine.stop().stays.is_none() && !must_stay());
+        let mut action = empty_action();
+        action.sa_sigaction = theirs as *const () as usize;
+        let free = exchange_action(&action);
+        assert!(must_stay());
+        // It stays when they have left: they may have passed on what they read.
+        exchange_action(&free);
+        assert!(must_stay());
     }
 
     #[test]
