@@ -218,6 +218,54 @@ mod tests {
     }
 
     #[test]
+    fn names_of_different_points_do_not_mix() {
+        let matched = |assembly: &str, class: &str, method: &str| {
+            format!(
+                "<match assemblyName='{assembly}' className='{class}'><exactMethodMatcher methodName='{method}'/></match>"
+            )
+        };
+        let xml = format!(
+            "<extension><instrumentation><tracerFactory>{}{}</tracerFactory></instrumentation></extension>",
+            matched("App", "C", "M"),
+            matched("Lib", "D", "N")
+        );
+        let files = BTreeMap::from([("x".to_owned(), xml)]);
+        let points = load(&files, &IgnoreList::default(), AgentShape::V10_54).points;
+        let settings = settings(Runtime::Core, AgentShape::V10_54, CallingStrategy::Cache);
+        for assembly in ["App", "Lib"] {
+            for class in ["C", "D"] {
+                for method in ["M", "N"] {
+                    let names = names("/x.dll", assembly, class, method);
+                    let is_traced = matches!(plan(names, &Known::default(), &points, &settings), Plan::Trace(_));
+                    let expected = [("App", "C", "M"), ("Lib", "D", "N")].contains(&(assembly, class, method));
+                    assert_eq!(is_traced, expected, "{assembly} {class} {method}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn each_shape_knows_its_own_helpers() {
+        let points = Points::default();
+        for shape in [AgentShape::V10_53, AgentShape::V10_54, AgentShape::V10_55] {
+            for (runtime, module) in [(Runtime::Core, CORE_MODULE), (Runtime::Framework, FRAMEWORK_MODULE)] {
+                let settings = settings(runtime, shape, CallingStrategy::Cache);
+                let mut engagement = Engagement::default();
+                for helper in Helper::ALL {
+                    let names = names(module, "System.Private.CoreLib", HELPER_TYPE, helper.name());
+                    let plan = plan(names, &Known::default(), &points, &settings);
+                    let is_known = Helper::of(shape).contains(helper);
+                    let expected = if is_known { Plan::Helper(*helper) } else { Plan::Nothing };
+                    assert_eq!(plan, expected, "{shape} {}", helper.name());
+                    engagement.count(&plan);
+                }
+                let counts = (Helper::of(shape).len() as u64, Helper::ALL.len() as u64);
+                assert_eq!((engagement.helpers, engagement.functions), counts, "{shape}");
+            }
+        }
+    }
+
+    #[test]
     fn methods_of_the_api() {
         let points = Points::default();
         let of = |assembly, class, method| {

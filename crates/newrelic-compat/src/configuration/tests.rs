@@ -163,3 +163,66 @@ fn a_global_file_that_is_none() {
     assert!(matches!(read(b"\xff\xfe<\0c\0"), Err(ConfigurationError::Global(XmlError::Encoding { offset: 0 }))));
     assert!(read(b"\xef\xbb\xbf<CONFIGURATION AGENTENABLED='false'/>").is_ok_and(|read| !read.agent_enabled));
 }
+
+#[test]
+fn each_source_of_the_level() {
+    let file = |level: &str| with(&format!("<log level='{level}'/>"));
+    let (new, old) = ("NEW_RELIC_LOG_LEVEL", "NEWRELIC_LOG_LEVEL");
+    for (global, local, variables, expected) in [
+        (Some("error"), None, &[][..], Level::Error),
+        (None, None, &[], Level::Info),
+        (Some("error"), Some("debug"), &[], Level::Debug),
+        // A local file without a level does not leave it to the global one.
+        (Some("error"), Some(""), &[], Level::Info),
+        (Some("error"), None, &[(new, "debug")], Level::Debug),
+        (Some("error"), None, &[(old, "debug")], Level::Debug),
+        (Some("error"), None, &[(new, "trace"), (old, "debug")], Level::Info),
+        (Some("error"), None, &[(new, "warn"), (old, "debug")], Level::Warn),
+        (Some("error"), Some("warn"), &[(new, "ALL")], Level::Trace),
+        // One that is unknown does not leave it to the file.
+        (Some("error"), Some("warn"), &[(new, "loud")], Level::Info),
+        (Some("error"), None, &[(new, "")], Level::Info),
+        (None, None, &[(new, "off")], Level::Error),
+    ] {
+        let global = global.map_or_else(|| with(""), file);
+        let configuration = read(&global, local.map(file).as_deref(), variables);
+        assert_eq!(configuration.log.level, expected, "{global} {local:?} {variables:?}");
+    }
+}
+
+#[test]
+fn each_list_from_each_source() {
+    let file = |entries: &[(&str, Option<&str>)]| {
+        let entry = |(name, include): &(&str, Option<&str>)| match include {
+            Some(include) => format!("<application name='{name}' include='{include}'/>"),
+            None => format!("<application name='{name}'/>"),
+        };
+        let entries: String = entries.iter().map(entry).collect();
+        with(&format!("<instrumentation><applications>{entries}</applications></instrumentation>"))
+    };
+    let (on, off) = ("NEW_RELIC_INCLUDED_APPLICATION_NAMES", "NEW_RELIC_EXCLUDED_APPLICATION_NAMES");
+    for (global, local, variables, included, excluded) in [
+        (&[("g", None)][..], None, &[][..], "g", ""),
+        (&[("g", Some("true"))], None, &[], "g", ""),
+        (&[("g", Some("false"))], None, &[], "", "g"),
+        (&[("g", Some("False"))], None, &[], "", "g"),
+        (&[("g", None), ("g", Some("false"))], None, &[], "g", "g"),
+        (&[("g", None), ("h", None)], None, &[], "g h", ""),
+        (&[("g", None)], Some(&[("l", None)][..]), &[], "l", ""),
+        (&[("g", None)], Some(&[("l", Some("false"))]), &[], "", "l"),
+        (&[("g", None)], Some(&[]), &[], "", ""),
+        (&[("g", None)], None, &[(on, "e")], "e", ""),
+        (&[("g", Some("false"))], None, &[(on, "e")], "e", "g"),
+        (&[("g", Some("false"))], None, &[(off, "e")], "", "e"),
+        (&[("g", None)], None, &[(off, "e")], "g", "e"),
+        (&[("g", None)], Some(&[("l", None)]), &[(on, "e"), (off, "f")], "e", "f"),
+        (&[], None, &[(on, "e,f")], "e f", ""),
+        (&[], None, &[(off, "e,f")], "", "e f"),
+        (&[("g", None), ("h", Some("false"))], None, &[(on, ""), (off, "")], "", ""),
+    ] {
+        let configuration = read(&file(global), local.map(file).as_deref(), variables);
+        let lists = (configuration.included.join(" "), configuration.excluded.join(" "));
+        let expected = (included.to_owned(), excluded.to_owned());
+        assert_eq!(lists, expected, "{global:?} {local:?} {variables:?}");
+    }
+}

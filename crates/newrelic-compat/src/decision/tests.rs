@@ -83,6 +83,8 @@ fn command_lines_that_are_not_instrumented() {
         "dotnet Kudu.Services.Web.dll",
         "dotnet /opt/kuduagent.dll ",
         "./DiagServer --x",
+        "\"/usr/share/dotnet/dotnet\" publish -c Release",
+        "dotnet Restore App.sln",
         // Programs with such arguments are taken for the command itself.
         "/app/app dotnet run ",
         "app.exe dotnet publish",
@@ -319,4 +321,92 @@ fn texts() {
     assert_eq!(file_name("/usr/bin/a\\b", Platform::Unix), "a\\b");
     assert_eq!(file_name("C:\\x/a\\b.exe", Platform::Windows), "b.exe");
     assert_eq!(file_name("", Platform::Unix), "");
+}
+
+#[test]
+fn agent_enabled_of_both_files_for_both_runtimes() {
+    let file = |enabled: bool| {
+        if enabled { "<configuration agentEnabled='true'/>" } else { "<configuration agentEnabled='false'/>" }
+    };
+    for (global, local, framework) in [
+        (true, None, (false, Reason::Default)),
+        (false, None, (false, Reason::AgentDisabled)),
+        (true, Some(true), (true, Reason::LocallyEnabled)),
+        (true, Some(false), (false, Reason::AgentDisabled)),
+        (false, Some(true), (false, Reason::AgentDisabled)),
+        (false, Some(false), (false, Reason::AgentDisabled)),
+    ] {
+        let case = Case { global: file(global), local: local.map(file), ..Case::default() };
+        let decision = case.decide(FRAMEWORK);
+        assert_eq!((decision.instrument, decision.reason), framework, "{global} {local:?}");
+        assert_eq!(case.decide(CORE), Decision { instrument: true, reason: Reason::Default }, "{global} {local:?}");
+    }
+}
+
+#[test]
+fn application_configurations_for_both_runtimes() {
+    let setting = |value: &str| {
+        format!(
+            "<configuration><appSettings><add key='NewRelic.AgentEnabled' value='{value}'/></appSettings></configuration>"
+        )
+    };
+    let unrelated = "<configuration><appSettings><add key='Other' value='true'/></appSettings></configuration>";
+    let host = Process { path: "C:\\x\\iisexpress.exe", ..FRAMEWORK };
+    for (application, app, hosted) in [
+        (Some(setting("true")), true, true),
+        (Some(setting("True")), true, true),
+        (Some(setting("false")), false, false),
+        (Some(setting("")), false, false),
+        (Some(setting("1")), false, false),
+        (Some(unrelated.to_owned()), false, true),
+        (Some("<configuration>".to_owned()), false, true),
+        (None, false, true),
+    ] {
+        let case = Case { application: application.as_deref(), platform: Platform::Windows, ..Case::default() };
+        assert_eq!(case.instruments(FRAMEWORK), app, "{application:?}");
+        assert_eq!(case.instruments(host), hosted, "{application:?}");
+        assert!(case.instruments(CORE), "{application:?}");
+    }
+}
+
+#[test]
+fn each_rule_for_pools_in_and_out_of_process() {
+    let worker = "C:\\Windows\\System32\\inetsrv\\w3wp.exe";
+    let processes = [
+        Process { path: worker, ..CORE },
+        Process { parent_path: worker, ..CORE },
+        Process { path: worker, ..FRAMEWORK },
+    ];
+    let listed = |instrument: bool| format!("<applicationPool name='Site' instrument='{instrument}'/>");
+    let by_default = |instrument: bool| format!("<defaultBehavior instrument='{instrument}'/>");
+    for (rules, pool, expected) in [
+        (String::new(), "Site", true),
+        (String::new(), "~Site", false),
+        (by_default(true), "Site", true),
+        (by_default(false), "Site", false),
+        (listed(true), "Site", true),
+        (listed(false), "Site", false),
+        (listed(true), "site", true),
+        (by_default(false) + &listed(true), "Site", true),
+        (by_default(false) + &listed(true), "site", false),
+        (by_default(false) + &listed(true), "Other", false),
+        (by_default(true) + &listed(false), "Site", false),
+        (by_default(true) + &listed(false), "Other", true),
+        (by_default(true), "~Site", false),
+    ] {
+        let global = format!("<configuration><applicationPools>{rules}</applicationPools></configuration>");
+        for name in ["APP_POOL_ID", "ASPNETCORE_IIS_APP_POOL_ID"] {
+            let variables = [(name, pool)];
+            let case = Case { global: &global, platform: Platform::Windows, variables: &variables, ..Case::default() };
+            for process in processes {
+                assert_eq!(case.instruments(process), expected, "{rules} {name}={pool} {process:?}");
+            }
+        }
+        let line = format!("w3wp.exe -ap \"{pool}\" -v v4.0");
+        let case = Case { global: &global, platform: Platform::Windows, ..Case::default() };
+        for process in processes {
+            let process = Process { command_line: &line, ..process };
+            assert_eq!(case.instruments(process), expected, "{rules} {line} {process:?}");
+        }
+    }
 }

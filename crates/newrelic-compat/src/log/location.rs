@@ -87,6 +87,49 @@ mod tests {
     }
 
     #[test]
+    fn each_source_against_those_below_it() {
+        const OWN: (&str, &str) = ("NEW_RELIC_PROFILER_LOG_DIRECTORY", "P");
+        const OLD_OWN: (&str, &str) = ("NEWRELIC_PROFILER_LOG_DIRECTORY", "p");
+        const ALL: (&str, &str) = ("NEW_RELIC_LOG_DIRECTORY", "L");
+        const OLD_ALL: (&str, &str) = ("NEWRELIC_LOG_DIRECTORY", "l");
+        const SITE: [(&str, &str); 2] = [("HOME", "D:\\home"), ("HOME_EXPANDED", "C:\\DWASFiles\\Sites\\a")];
+        const DATA: (&str, &str) = ("ProgramData", "C:\\Data");
+        const SITE_LOGS: &str = "D:\\home\\LogFiles\\NewRelic";
+        let home = Some("H");
+        for (platform, home, variables, expected) in [
+            (Platform::Unix, home, &[OWN, OLD_OWN, ALL, OLD_ALL][..], "P"),
+            (Platform::Unix, home, &[OWN, OLD_ALL], "P"),
+            (Platform::Unix, home, &[OWN], "P"),
+            (Platform::Unix, None, &[OWN], "P"),
+            (Platform::Unix, home, &[OLD_OWN, ALL], "p"),
+            (Platform::Unix, None, &[OLD_OWN], "p"),
+            (Platform::Unix, home, &[ALL, OLD_ALL], "L"),
+            (Platform::Unix, None, &[ALL], "L"),
+            (Platform::Unix, home, &[OLD_ALL], "l"),
+            (Platform::Unix, None, &[OLD_ALL], "l"),
+            // A variable that is empty is set, and names the current folder.
+            (Platform::Unix, home, &[("NEW_RELIC_LOG_DIRECTORY", ""), OLD_ALL], ""),
+            (Platform::Unix, home, &[DATA], "H/logs"),
+            (Platform::Unix, None, &[DATA], "/New Relic/.NET Agent/Logs"),
+            (Platform::Windows, home, &[OWN, OLD_OWN, ALL, OLD_ALL, SITE[0], SITE[1], DATA], "P"),
+            (Platform::Windows, home, &[OLD_OWN, ALL, SITE[0], SITE[1]], "p"),
+            (Platform::Windows, home, &[ALL, OLD_ALL, SITE[0], SITE[1]], "L"),
+            (Platform::Windows, None, &[OLD_ALL, SITE[0], SITE[1], DATA], "l"),
+            (Platform::Windows, home, &[("NEW_RELIC_PROFILER_LOG_DIRECTORY", ""), ALL], "L"),
+            (Platform::Windows, home, &[SITE[0], SITE[1], DATA], SITE_LOGS),
+            (Platform::Windows, None, &[SITE[0], SITE[1], DATA], SITE_LOGS),
+            // A site needs both of its variables.
+            (Platform::Windows, home, &[SITE[0], DATA], "H\\Logs"),
+            (Platform::Windows, home, &[SITE[1], DATA], "H\\Logs"),
+            (Platform::Windows, home, &[DATA], "H\\Logs"),
+            (Platform::Windows, None, &[DATA], "C:\\Data\\New Relic\\.NET Agent\\Logs"),
+            (Platform::Windows, Some("C:\\nr\\"), &[], "C:\\nr\\Logs"),
+        ] {
+            assert_eq!(of(platform, home, variables), expected, "{platform:?} {home:?} {variables:?}");
+        }
+    }
+
+    #[test]
     fn one_file_for_each_process() {
         assert_eq!(file_name(4711), "NewRelic.Profiler.4711.log");
     }

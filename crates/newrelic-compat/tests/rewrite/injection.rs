@@ -98,18 +98,22 @@ fn a_type_that_fails_does_not_stop_the_methods() {
 fn one_method_that_fails_is_enough_for_reflection() {
     for shape in SHAPES {
         for helper in Helper::of(shape) {
-            let mut model = core_library();
-            model.fails = Some(helper.name().to_owned());
-            let injection = inject("/lib/x.dll", &settings(shape, CallingStrategy::Cache), &mut model);
-            assert_eq!(injection.strategy, CallingStrategy::Reflection, "{}", helper.name());
-            // All are tried.
-            assert_eq!(defined(&model, "method").len(), Helper::of(shape).len());
+            for settings in both_runtimes(shape) {
+                let mut model = core_library();
+                model.fails = Some(helper.name().to_owned());
+                let injection = inject("/lib/x.dll", &settings, &mut model);
+                assert_eq!(injection.strategy, CallingStrategy::Reflection, "{}", helper.name());
+                // All are tried.
+                assert_eq!(defined(&model, "method").len(), Helper::of(shape).len());
+            }
         }
     }
-    let mut model = core_library();
-    model.fails = Some(String::new());
-    let injection = inject("/lib/x.dll", &settings(AgentShape::V10_54, CallingStrategy::Cache), &mut model);
-    assert_eq!((injection.strategy, defined(&model, "method").len()), (CallingStrategy::Reflection, 13));
+    for settings in both_runtimes(AgentShape::V10_54) {
+        let mut model = core_library();
+        model.fails = Some(String::new());
+        let injection = inject("/lib/x.dll", &settings, &mut model);
+        assert_eq!((injection.strategy, defined(&model, "method").len()), (CallingStrategy::Reflection, 13));
+    }
 }
 
 #[test]

@@ -183,6 +183,11 @@ fn results_of_runtime_async_methods() {
     assert_eq!(effective(&[0x15, 0x11, 21, 1, 0x0e]).unwrap(), [0x0e]);
     // Class or value type does not matter, the name does.
     assert_eq!(effective(&[0x11, 9]).unwrap(), [0_u8; 0]);
+    assert_eq!(effective(&[0x12, 17]).unwrap(), [0_u8; 0]);
+    assert_eq!(effective(&[0x15, 0x11, 13, 1, 8]).unwrap(), [8]);
+    assert_eq!(effective(&[0x15, 0x12, 21, 1, 8]).unwrap(), [8]);
+    assert_eq!(effective(&[0x15, 0x11, 21, 1, 0x13, 1]).unwrap(), [0x13, 1]);
+    assert_eq!(effective(&[0x15, 0x11, 21, 1, 0x1e, 1]).unwrap(), [0x1e, 1]);
     assert_eq!(effective(&[0x15, 0x12, 13, 1, 0x13, 0]).unwrap(), [0x13, 0]);
     assert_eq!(effective(&[0x15, 0x12, 13, 1, 0x1e, 0]).unwrap(), [0x1e, 0]);
     // One level only.
@@ -200,7 +205,12 @@ fn results_of_runtime_async_methods() {
         &[0x15, 0x12, 13, 2, 8, 8],
         &[0x15, 0x12, 9, 1, 8],
         &[0x12, 0x81, 1],
+        &[0x15, 0x12, 0x81, 1, 1, 8],
         &[0x13, 0],
+        &[0x1e, 0],
+        &[0x14, 0x12, 9, 2, 0, 0],
+        &[0x15, 0x12, 17, 1, 8],
+        &[0x15, 0x12, 21, 2, 8, 8],
     ] {
         assert_eq!(effective(refused), None, "{refused:02x?}");
     }
@@ -224,6 +234,11 @@ fn runtime_async_methods_say_so() {
     assert_eq!(flags_of(&task, IMPL_ASYNC), (0x3400 | flags::RUNTIME_ASYNC, 1));
     assert_eq!(flags_of(&task_of_int, IMPL_ASYNC), (0x3400 | flags::RUNTIME_ASYNC, 2));
     assert_eq!(flags_of(&task_of_int, 0), (0x3400, 1));
+    // A value task, and one of a type parameter, are tasks as well.
+    assert_eq!(flags_of(&[0, 0, 0x11, 17], IMPL_ASYNC), (0x3400 | flags::RUNTIME_ASYNC, 1));
+    assert_eq!(flags_of(&[0, 0, 0x15, 0x11, 21, 1, 0x13, 0], IMPL_ASYNC), (0x3400 | flags::RUNTIME_ASYNC, 2));
+    assert_eq!(traced(&settings, &[0, 0, 8], IMPL_ASYNC).1, Err(Refusal::RuntimeAsyncReturn));
+    assert!(traced(&settings, &[0, 0, 8], 0).1.is_ok());
     for shape in [AgentShape::V10_53, AgentShape::V10_54] {
         let older = Settings { shape, ..settings };
         assert_eq!(traced(&older, &task, IMPL_ASYNC).1, Err(Refusal::RuntimeAsync));

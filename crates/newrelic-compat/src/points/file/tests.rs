@@ -217,3 +217,69 @@ fn deprecated_files_are_skipped() {
     let loaded = load(&files, &IgnoreList::default(), AgentShape::V10_54);
     assert_eq!((loaded.points.len(), loaded.messages[0].level, loaded.invalid_files), (0, Level::Warn, 0));
 }
+
+#[test]
+fn each_part_of_a_point_counts() {
+    let file = |parameters: &str, versions: &str| {
+        let parameters = if parameters == "-" { String::new() } else { format!("parameters='{parameters}'") };
+        factory(
+            "",
+            &format!(
+                "<match assemblyName='Asm' className='Space.Outer+Inner' {versions}>\
+                 <exactMethodMatcher methodName='Method' {parameters}/></match>"
+            ),
+        )
+    };
+    let (asm, class, method) = ("Asm", "Space.Outer+Inner", "Method");
+    let both = "minVersion='2.0' maxVersion='3.0'";
+    for (parameters, versions, of, found) in [
+        ("-", "", (asm, class, method, "", 1), true),
+        ("-", "", (asm, class, method, "System.Int32", 1), true),
+        ("-", "", ("asm", class, method, "", 1), false),
+        ("-", "", ("Asm.Core", class, method, "", 1), false),
+        ("-", "", (asm, "Space.Outer", method, "", 1), false),
+        ("-", "", (asm, "Space.Outer+inner", method, "", 1), false),
+        ("-", "", (asm, "Inner", method, "", 1), false),
+        ("-", "", (asm, class, "method", "", 1), false),
+        ("-", "", (asm, class, "Methods", "", 1), false),
+        ("", "", (asm, class, method, "", 1), true),
+        ("", "", (asm, class, method, "System.Int32", 1), false),
+        ("System.Int32", "", (asm, class, method, "System.Int32", 1), true),
+        ("System.Int32", "", (asm, class, method, "system.int32", 1), false),
+        ("System.Int32", "", (asm, class, method, "", 1), false),
+        ("System.Int32", "", (asm, class, method, "System.Int32,System.Int32", 1), false),
+        ("System.Int32,\tSystem.Int32", "", (asm, class, method, "System.Int32,System.Int32", 1), true),
+        ("-", both, (asm, class, method, "", 1), false),
+        ("-", both, (asm, class, method, "", 2), true),
+        ("-", both, (asm, class, method, "", 3), false),
+        ("-", "minVersion='2'", (asm, class, method, "", 1), false),
+        ("-", "minVersion='2'", (asm, class, method, "", 9), true),
+        ("-", "maxVersion='2'", (asm, class, method, "", 1), true),
+        ("-", "maxVersion='2'", (asm, class, method, "", 2), false),
+        ("-", "minVersion='x' maxVersion='1.2.3.4.5'", (asm, class, method, "", 7), true),
+    ] {
+        let loaded = loaded(&file(parameters, versions));
+        assert_eq!(loaded.points.len(), 1);
+        let (assembly, class, method, text, major) = of;
+        let point = loaded.points.find(assembly, class, method, || Some(text.to_owned()), Version([major, 0, 0, 0]));
+        assert_eq!(point.is_some(), found, "{parameters} {versions} {of:?}");
+    }
+}
+
+#[test]
+fn all_bits_of_levels_and_priorities() {
+    for number in 0..8_u32 {
+        let attributes = format!("level='{number}' transactionNamingPriority='{number}'");
+        assert_eq!(only(&factory(&attributes, MATCH)).flags, 0x3400 | number << 16 | number << 24);
+    }
+    for (attribute, bits) in [
+        ("metric='scoped'", 0x1000),
+        ("metric='unscoped'", 0x0800),
+        ("metric='both'", 0x1800),
+        ("metric='none'", 0),
+        ("metric=''", 0x1000),
+        ("metric='other'", 0),
+    ] {
+        assert_eq!(only(&factory(attribute, MATCH)).flags & 0x1800, bits, "{attribute}");
+    }
+}
