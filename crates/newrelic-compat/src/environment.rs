@@ -16,6 +16,9 @@ pub const MODE_VARIABLE: &str = "NEW_RELIC_CLRSCOPE_MODE";
 /// The variable that makes `agentEnabled="false"` count on .NET Core: `true` or `1`. Only this profiler knows it.
 pub const DETACH_VARIABLE: &str = "NEW_RELIC_CLRSCOPE_DETACH_IF_DISABLED";
 
+/// The variable that names the file of the event log. Only this profiler knows it.
+pub const EVENT_LOG_VARIABLE: &str = "NEW_RELIC_CLRSCOPE_EVENT_LOG";
+
 /// A family of operating systems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Platform {

@@ -15,6 +15,7 @@ pub mod attributes;
 pub mod configuration;
 pub mod decision;
 pub mod environment;
+pub mod event_log;
 pub mod files;
 pub mod loaded;
 pub mod log;

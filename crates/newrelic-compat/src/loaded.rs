@@ -8,9 +8,11 @@ mod core_library;
 mod direct;
 mod method;
 mod module;
+mod text;
 
 pub use method::{LoadedDetails, LoadedMethod, Original};
 pub use module::LoadedModule;
+pub use text::Masked;
 
 use crate::rewrite::MetadataError;
 

@@ -7,6 +7,7 @@ pub mod texts;
 
 pub use location::{directory, file_name};
 pub use logger::{Clock, Logger, Sink, SystemClock, timestamp};
+pub(crate) use logger::{create_new, file_size_limit};
 
 /// How much is logged, and how important a line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,5 +1,6 @@
 //! The profiler of this process, once it is initialized.
 
+use crate::events::Events;
 use crate::exports::{E_FAIL, S_FALSE, S_OK};
 use crate::log::Log;
 use crate::mode::Mode;
@@ -52,6 +53,7 @@ pub struct Instance {
     /// Known once the core library is loaded.
     pub(crate) resolved: OnceLock<Resolved>,
     pub(crate) log: Log,
+    pub(crate) events: Events,
     points: RwLock<Arc<Points>>,
     live: Mutex<Live>,
     pub(crate) modules: Modules,
@@ -94,13 +96,15 @@ pub struct Parts {
     pub mode: Mode,
     pub configured: CallingStrategy,
     pub log: Log,
+    pub events: Events,
     pub ignored: IgnoreList,
 }
 
 impl Instance {
     /// Reads the instrumentation, which is logged.
     pub fn new(parts: Parts) -> Self {
-        let Parts { info, environment, runtime, major, home, agent, shape, mode, configured, log, ignored } = parts;
+        let Parts { info, environment, runtime, major, home, agent, shape, mode, configured, log, events, ignored } =
+            parts;
         let threads = ThreadProfiler::new(info.clone());
         let instance = Self {
             info,
@@ -114,6 +118,7 @@ impl Instance {
             configured,
             resolved: OnceLock::new(),
             log,
+            events,
             points: RwLock::default(),
             live: Mutex::new(Live { custom: CustomInstrumentation::default(), ignored }),
             modules: Modules::default(),

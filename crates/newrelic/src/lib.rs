@@ -6,6 +6,7 @@
 #![allow(non_snake_case, reason = "the name of the library is given")]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
+mod events;
 mod exports;
 mod find;
 mod instance;

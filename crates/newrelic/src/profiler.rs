@@ -7,6 +7,7 @@ use corprof::control::FunctionControl;
 use corprof::ids::{FunctionId, ModuleId, ThreadId};
 use corprof::metadata::MethodDef;
 use corprof::{CallbackCx, EventMask, HResult, PanicReport, Profiler, ProfilerCallback, ProfilerInfo};
+use newrelic_compat::event_log::What;
 use newrelic_compat::log::{Level, texts};
 use std::sync::{Arc, OnceLock};
 
@@ -116,8 +117,13 @@ impl ProfilerCallback for DropIn {
         status: HResult,
     ) {
         self.with(|instance| {
-            let name = instance.modules.get(module).map_or_else(String::new, |module| module.assembly.clone());
+            let module = instance.modules.get(module);
+            let name = module.as_ref().map_or("", |module| &module.assembly);
             instance.log(Level::Error, &format!("A new body was refused: {name}, method {method:?}: {status}"));
+            if let Some(opened) = module.as_ref().map(|module| module.opened()).as_deref().and_then(Option::as_ref) {
+                let failed = What::Failed(&status.to_string());
+                instance.events.write_all(instance, &opened.loaded, [method], "", failed);
+            }
         });
     }
 

@@ -7,6 +7,7 @@ use crate::rewriting::{add_direct, request};
 use crate::suspension;
 use corprof::info::ModuleMethod;
 use corprof::metadata::MethodDef;
+use newrelic_compat::event_log::What;
 use newrelic_compat::loaded::LoadedModule;
 use newrelic_compat::log::Level;
 use newrelic_compat::points::{MethodName, Points, Refresh, refresh};
@@ -62,8 +63,16 @@ fn change_module(instance: &Instance, module: &Module, change: &Refresh) {
         instance
             .log
             .line(Level::Debug, || format!("Request revert of {} methods of {}", methods.len(), module.assembly));
-        if let Err(error) = instance.info.request_revert(&methods) {
-            instance.log(Level::Error, &format!("Methods of {} are not reverted: {error}", module.assembly));
+        match instance.info.request_revert(&methods) {
+            Ok(_) => {
+                if let Some(opened) = &*module.opened() {
+                    let reverted = methods.iter().map(|method| method.method);
+                    instance.events.write_all(instance, &opened.loaded, reverted, "method", What::Revert);
+                }
+            }
+            Err(error) => {
+                instance.log(Level::Error, &format!("Methods of {} are not reverted: {error}", module.assembly));
+            }
         }
     }
     request(instance, module, &wanted);

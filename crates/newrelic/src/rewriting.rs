@@ -1,5 +1,6 @@
 //! Gives methods their new bodies: where a module is loaded, and where a method is compiled.
 
+use crate::events::Bodies;
 use crate::find;
 use crate::instance::Instance;
 use crate::mode::Mode;
@@ -12,10 +13,11 @@ use corprof::info::ModuleMethod;
 use corprof::metadata::MethodDef;
 use newrelic_compat::Runtime;
 use newrelic_compat::attributes::may_have;
+use newrelic_compat::event_log::What;
 use newrelic_compat::loaded::{LoadedMethod, LoadedModule};
 use newrelic_compat::log::Level;
 use newrelic_compat::plan::{Plan, plan};
-use newrelic_compat::rewrite::{API_ASSEMBLY, Rewritten, helpers, inject, instrument, instrument_api, is_core_library};
+use newrelic_compat::rewrite::{API_ASSEMBLY, helpers, inject, instrument, instrument_api, is_core_library};
 use newrelic_compat::strategy::CallingStrategy;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -185,7 +187,7 @@ pub fn compiled(instance: &Instance, function: FunctionId) {
     let Ok(method) = LoadedMethod::read(&opened.loaded, known.token) else { return };
     instance.log.line(Level::Trace, || format!("Possibly instrumenting: {}", method.full_name(&opened.loaded)));
     let plan = plan(method.names(&opened.loaded), &method.details(&opened.loaded), &points, &settings);
-    let body = match plan {
+    let made = match plan {
         Plan::Nothing => {
             let text = || format!("No instrumentation point for {}", method.full_name(&opened.loaded));
             instance.log.line(Level::Trace, text);
@@ -194,13 +196,18 @@ pub fn compiled(instance: &Instance, function: FunctionId) {
         Plan::Helper(helper) => {
             let text = || format!("Instrumenting helper method: {}", method.full_name(&opened.loaded));
             instance.log.line(Level::Info, text);
+            let before = match instance.events.are_wanted() {
+                true => method.original(&opened.loaded).map(|original| original.body().to_vec()).unwrap_or_default(),
+                false => Vec::new(),
+            };
             let body = helpers::body(helper, &settings, &mut opened.loaded);
-            body.map_err(|refusal| (refusal.level(), refusal.to_string()))
+            let made = body.map(|after| Made { function: None, before, after });
+            made.map_err(|refusal| (refusal.level(), refusal.to_string()))
         }
         Plan::Api => {
             let text = || format!("Instrumenting API method: {}", method.full_name(&opened.loaded));
             instance.log.line(Level::Info, text);
-            made(instance, &method, opened, known.token, Some(function), &plan).map(|rewritten| rewritten.bytes)
+            made(instance, &method, opened, known.token, Some(function), &plan)
         }
         Plan::Trace(_) => {
             // By ReJIT, so that it can be reverted.
@@ -212,13 +219,8 @@ pub fn compiled(instance: &Instance, function: FunctionId) {
             return;
         }
     };
-    let set = body.and_then(|body| {
-        let set = instance.info.set_il_function_body(module.id, known.token, &body);
-        set.map_err(|error| (Level::Error, format!("A potentially fatal error occurred: {error}")))
-    });
-    if let Err((level, problem)) = set {
-        instance.log.line(level, || format!("{problem}: {}", method.full_name(&opened.loaded)));
-    }
+    let set = |body: &[u8]| instance.info.set_il_function_body(module.id, known.token, body);
+    hand_over(instance, (&opened.loaded, &method), rule(&plan), made, set);
 }
 
 /// The runtime asks for the new body of a method that it was asked to compile again.
@@ -232,29 +234,63 @@ pub fn compiled_again(instance: &Instance, module: ModuleId, token: MethodDef, c
     instance.log.line(Level::Trace, || "GetReJITParameters called");
     instance.log.line(Level::Trace, || format!("Possibly instrumenting: {}", method.full_name(&opened.loaded)));
     let plan = plan(method.names(&opened.loaded), &method.details(&opened.loaded), &points, &settings);
-    let what = match plan {
-        Plan::Trace(_) => "method",
-        Plan::Api => "API method",
-        // Another overload, or another version.
-        Plan::Nothing | Plan::Helper(_) => {
-            let text = || format!("No instrumentation point for {}", method.full_name(&opened.loaded));
-            instance.log.line(Level::Trace, text);
-            return;
-        }
-    };
+    // Another overload, or another version.
+    if matches!(plan, Plan::Nothing | Plan::Helper(_)) {
+        let text = || format!("No instrumentation point for {}", method.full_name(&opened.loaded));
+        instance.log.line(Level::Trace, text);
+        return;
+    }
     // The runtime does not know one of a generic method.
     let function = instance.info.function_from_token(module.id, token).ok();
     let made = made(instance, &method, opened, token, function, &plan);
+    let rule = rule(&plan);
     if !made.as_ref().is_err_and(|(_, problem)| problem.starts_with("Skipping ")) {
-        instance.log.line(Level::Info, || format!("Instrumenting {what}: {}", method.full_name(&opened.loaded)));
+        instance.log.line(Level::Info, || format!("Instrumenting {rule}: {}", method.full_name(&opened.loaded)));
     }
-    let set = made.and_then(|rewritten| {
-        let set = control.set_il_function_body(&rewritten.bytes);
-        set.map_err(|error| (Level::Error, format!("A potentially fatal error occurred: {error}")))
+    let set = |body: &[u8]| control.set_il_function_body(body);
+    hand_over(instance, (&opened.loaded, &method), rule, made, set);
+}
+
+/// What a method is instrumented as, in the words of the log.
+const fn rule(plan: &Plan<'_>) -> &'static str {
+    match plan {
+        Plan::Api => "API method",
+        Plan::Helper(_) => "helper method",
+        Plan::Trace(_) | Plan::Nothing => "method",
+    }
+}
+
+/// Gives the runtime a new body; reports that, or why there is none.
+fn hand_over<E: std::fmt::Display>(
+    instance: &Instance,
+    (module, method): (&LoadedModule, &LoadedMethod),
+    rule: &str,
+    made: Result<Made, (Level, String)>,
+    set: impl FnOnce(&[u8]) -> Result<(), E>,
+) {
+    let set = made.and_then(|made| {
+        let set = set(&made.after);
+        set.map_err(|error| (Level::Error, format!("A potentially fatal error occurred: {error}")))?;
+        Ok(made)
     });
-    if let Err((level, problem)) = set {
-        instance.log.line(level, || format!("{problem}: {}", method.full_name(&opened.loaded)));
+    match set {
+        Ok(Made { function, before, after }) => {
+            let bodies = Bodies { function, before: &before, after: &after };
+            instance.events.rewritten(instance, (module, method), rule, &bodies);
+        }
+        Err((level, problem)) => {
+            instance.log.line(level, || format!("{problem}: {}", method.full_name(module)));
+            instance.events.write(instance, (module, method), rule, What::Refusal(&problem));
+        }
     }
+}
+
+/// The bodies of a method.
+struct Made {
+    /// The id by which the new one names the method.
+    function: Option<u64>,
+    before: Vec<u8>,
+    after: Vec<u8>,
 }
 
 /// The new body of a method that is traced or belongs to the API.
@@ -265,7 +301,7 @@ fn made(
     token: MethodDef,
     function: Option<FunctionId>,
     plan: &Plan<'_>,
-) -> Result<Rewritten, (Level, String)> {
+) -> Result<Made, (Level, String)> {
     let settings = instance.settings();
     let refused = |error: newrelic_compat::rewrite::MetadataError| (Level::Error, error.to_string());
     if method.has_pointers() {
@@ -278,5 +314,8 @@ fn made(
         Plan::Trace(tracer) => instrument(&function, tracer, &settings, &mut opened.loaded),
         _ => instrument_api(&function, &settings, &mut opened.loaded),
     };
-    rewritten.map_err(|refusal| (refusal.level(), refusal.to_string()))
+    let rewritten = rewritten.map_err(|refusal| (refusal.level(), refusal.to_string()))?;
+    // Only the event log shows it.
+    let before = if instance.events.are_wanted() { original.body().to_vec() } else { Vec::new() };
+    Ok(Made { function: Some(id), before, after: rewritten.bytes })
 }

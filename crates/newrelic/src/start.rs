@@ -1,5 +1,6 @@
 //! What happens before the first event: configuration, log, decision.
 
+use crate::events::Events;
 use crate::instance::{Instance, Parts};
 use crate::log::Log;
 use crate::mode::Mode;
@@ -10,6 +11,7 @@ use newrelic_compat::Runtime;
 use newrelic_compat::configuration::Configuration;
 use newrelic_compat::decision::{Decision, Process, Reason, decide};
 use newrelic_compat::environment::{DETACH_VARIABLE, Environment, SHAPE_VARIABLE};
+use newrelic_compat::event_log::Head;
 use newrelic_compat::files::{AGENT_LIMIT, ConfigurationFiles, ConfigurationPaths, agent_candidates, find_agent, read};
 use newrelic_compat::log::{Level, Settings, Sink, directory, texts};
 use newrelic_compat::shape::{AgentShape, ShapeChoice, of_file};
@@ -78,6 +80,7 @@ pub fn start(info: &ProfilerInfo) -> Result<Arc<Instance>, NotStarted> {
         log.line(Level::Warn, || format!("Unknown mode \"{text}\": write strict, default or fast."));
     }
     log.line(Level::Info, || format!("The managed agent is of shape {shape}; mode {mode}; runtime {version}."));
+    let events = events(&environment, (shape, mode, &version), &log);
     let disabled = environment.caching_disabled();
     let is_disabled = disabled.as_ref().is_some_and(|(_, disabled)| *disabled);
     let configured = CallingStrategy::configured(shape, runtime, is_disabled);
@@ -93,12 +96,29 @@ pub fn start(info: &ProfilerInfo) -> Result<Arc<Instance>, NotStarted> {
         mode,
         configured,
         log,
+        events,
         ignored: configuration.ignored,
     });
     if let Some(message) = strategy {
         instance.log(message.level, &message.text);
     }
     Ok(Arc::new(instance))
+}
+
+/// The event log; one that cannot be made is no reason not to start.
+fn events(environment: &Environment, (shape, mode, runtime): (AgentShape, Mode, &str), log: &Log) -> Events {
+    let process = std::env::current_exe().unwrap_or_default();
+    let head = Head {
+        process: &process.to_string_lossy(),
+        pid: std::process::id(),
+        runtime,
+        agent: &shape.to_string(),
+        mode: &mode.to_string(),
+    };
+    Events::open(environment, &head).unwrap_or_else(|problem| {
+        log.line(Level::Warn, || problem);
+        Events::default()
+    })
 }
 
 /// Whether the process is instrumented.

@@ -40,6 +40,14 @@ pub struct Original {
     is_async: bool,
 }
 
+impl Original {
+    /// Header, code and exception clauses.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+}
+
 impl LoadedMethod {
     /// Reads a method of a module.
     ///
@@ -83,8 +91,14 @@ impl LoadedMethod {
     /// Its full name with its parameters, as log lines have it.
     #[must_use]
     pub fn full_name(&self, module: &LoadedModule) -> String {
+        format!("[{}]{}", module.assembly(), self.name_in_module(module))
+    }
+
+    /// The same without the assembly.
+    #[must_use]
+    pub fn name_in_module(&self, module: &LoadedModule) -> String {
         let parameters = self.details(module).parameters().unwrap_or_default();
-        format!("[{}]{}.{}({parameters})", module.assembly(), self.class_name, self.name)
+        format!("{}.{}({parameters})", self.class_name, self.name)
     }
 
     /// Whether a parameter is a pointer, which the agent is told nothing of.

@@ -64,7 +64,7 @@ impl Sink {
             return (Self::Console(console()), None);
         }
         let path = folder.join(file_name(pid));
-        let opened = fs::create_dir_all(folder).and_then(|()| create(&path));
+        let opened = fs::create_dir_all(folder).and_then(|()| create_new(&path));
         match opened {
             Ok(file) => (Self::File(file, path, file_size_limit()), None),
             Err(error) => (Self::Nowhere, Some(error)),
@@ -86,7 +86,7 @@ fn console() -> Option<File> {
 }
 
 /// Bytes that a file of this process may have: the kernel ends a process that writes more (`RLIMIT_FSIZE`, setrlimit(2)).
-fn file_size_limit() -> u64 {
+pub(crate) fn file_size_limit() -> u64 {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits.lines().find_map(|line| line.strip_prefix("Max file size"));
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(u64::MAX)
@@ -94,7 +94,7 @@ fn file_size_limit() -> u64 {
 
 /// Makes a new file. What is there is removed, not written to: in a folder of other users it may be a link to something
 /// else, or a pipe without a reader.
-fn create(path: &Path) -> io::Result<File> {
+pub(crate) fn create_new(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => File::create_new(path),

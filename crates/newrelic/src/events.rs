@@ -1,0 +1,97 @@
+//! The event log of this process, if one is asked for.
+
+use crate::instance::Instance;
+use corprof::metadata::MethodDef;
+use newrelic_compat::environment::{EVENT_LOG_VARIABLE, Environment};
+use newrelic_compat::event_log::{Body, Event, EventLog, Head, What};
+use newrelic_compat::loaded::{LoadedMethod, LoadedModule, Masked};
+use newrelic_compat::log::Level;
+use std::sync::{Mutex, PoisonError};
+
+/// Takes events from all threads. Nothing is made of what nobody asks for.
+#[derive(Debug, Default)]
+pub struct Events {
+    log: Option<Mutex<EventLog>>,
+}
+
+/// The bodies of a method before and after.
+pub struct Bodies<'a> {
+    /// The id by which the new one names the method.
+    pub function: Option<u64>,
+    pub before: &'a [u8],
+    pub after: &'a [u8],
+}
+
+impl Events {
+    /// The log that the environment asks for.
+    ///
+    /// # Errors
+    /// It cannot be made. The text says why.
+    pub fn open(environment: &Environment, head: &Head<'_>) -> Result<Self, String> {
+        let Some(path) = environment.get(EVENT_LOG_VARIABLE).filter(|path| !path.is_empty()) else {
+            return Ok(Self::default());
+        };
+        match EventLog::create(&path, head) {
+            Ok(log) => Ok(Self { log: Some(Mutex::new(log)) }),
+            Err(error) => Err(format!("Unable to make the event log {path}: {error}")),
+        }
+    }
+
+    /// Whether there is a log. Ask before something is read for it alone.
+    pub const fn are_wanted(&self) -> bool {
+        self.log.is_some()
+    }
+
+    /// A method has a new body.
+    pub fn rewritten(
+        &self,
+        instance: &Instance,
+        (module, method): (&LoadedModule, &LoadedMethod),
+        rule: &str,
+        bodies: &Bodies<'_>,
+    ) {
+        if !self.are_wanted() {
+            return;
+        }
+        let &Bodies { function, before, after } = bodies;
+        let masked = Masked { function, agent: &instance.agent };
+        let (text_before, text_after) = (module.text(before, masked), module.text(after, masked));
+        let before = Body { bytes: before, text: text_before.as_deref() };
+        let after = Body { bytes: after, text: text_after.as_deref() };
+        self.write(instance, (module, method), rule, What::Rewrite { function, before, after });
+    }
+
+    /// Something else happened to a method.
+    pub fn write(
+        &self,
+        instance: &Instance,
+        (module, method): (&LoadedModule, &LoadedMethod),
+        rule: &str,
+        what: What<'_>,
+    ) {
+        let Some(log) = &self.log else { return };
+        let name = method.name_in_module(module);
+        let event = Event { module: module.assembly(), name: &name, rule, what };
+        let written = log.lock().unwrap_or_else(PoisonError::into_inner).write(&event);
+        if let Err(error) = written {
+            instance.log(Level::Warn, &format!("The event log ends here: {error}"));
+        }
+    }
+
+    /// The same for methods by their tokens.
+    pub fn write_all(
+        &self,
+        instance: &Instance,
+        module: &LoadedModule,
+        methods: impl IntoIterator<Item = MethodDef>,
+        rule: &str,
+        what: What<'_>,
+    ) {
+        if !self.are_wanted() {
+            return;
+        }
+        for method in methods.into_iter().filter_map(|method| LoadedMethod::read(module, method).ok()) {
+            self.write(instance, (module, &method), rule, what);
+        }
+    }
+}
