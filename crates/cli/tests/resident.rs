@@ -286,7 +286,11 @@ fn no_other_user_can_keep_clrscope_from_recording() {
             let begun = Instant::now();
             let notes = records(pid, profilers, &output);
             let took = begun.elapsed();
-            assert!(notes.is_empty(), "{runtime}, {profilers}: {notes:?}");
+            assert!(
+                notes.is_empty(),
+                "{runtime}, {profilers}: {notes:?}, {:?}",
+                process.wait(Duration::from_millis(100))
+            );
             // Half a second is recorded, and to detach takes a third of one.
             assert!(took < Duration::from_secs(10), "{runtime}, {profilers}: {took:?}");
             eprintln!("{runtime}, {profilers}: {took:?}");

@@ -208,7 +208,10 @@ pub fn wait_until_recording(session: &Path, recorder: &mut Running) {
         reader.flatten().next().filter(|record| matches!(record, SessionRecord::Info(_)))
     };
     while begun().is_none() {
-        assert!(!recorder.has_ended(), "the recording ended before it began");
+        if recorder.has_ended() {
+            let (out, err) = recorder.output();
+            panic!("the recording ended before it began\nstandard output:\n{out}\nstandard error:\n{err}");
+        }
         assert!(Instant::now() < until, "the recording did not begin");
         std::thread::sleep(Duration::from_millis(20));
     }

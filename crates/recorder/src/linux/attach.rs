@@ -70,7 +70,7 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
     let turn = needs_main.map(|profiler| LoadTurn::take(pid, profiler)).transpose()?;
     let resident = match Resident::find(&target, viewer.owner)? {
         Some(resident) if as_main => resident.wait_until_ready(&target)?.then_some(resident),
-        found => found.filter(|resident| resident.state() == Some(ResidentState::Waits)),
+        found => found.filter(|resident| resident.is_ready_soon(&target)),
     };
     // The ring is opened before the agent is loaded, so that no time is lost between the two, but after all that may be long
     // waited for: one that is bound to threads costs something meanwhile.

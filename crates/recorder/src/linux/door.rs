@@ -25,6 +25,8 @@ use wire::ResidentState;
 const LIMIT: Duration = Duration::from_secs(3);
 /// How long an agent that leaves may take.
 pub(super) const LEAVE_LIMIT: Duration = Duration::from_secs(2);
+/// How long an agent may take to notice that its clrscope is gone.
+const NOTICE_LIMIT: Duration = Duration::from_millis(500);
 /// How long an agent that stays may take to revert what a session has changed: there may be tens of thousands of methods.
 const REVERT_LIMIT: Duration = Duration::from_secs(60);
 /// How long another clrscope may take to load a main profiler.
@@ -112,6 +114,23 @@ impl Resident {
                 );
             }
             std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Whether it can take a session, now or in a moment: it is waited for where another agent would be a third library, for as long
+    /// as it may take to notice that its clrscope is gone, or a little longer while it reverts.
+    pub fn is_ready_soon(&self, target: &Target) -> bool {
+        let began = Instant::now();
+        loop {
+            let limit = match self.state() {
+                Some(ResidentState::Waits) => return true,
+                Some(ResidentState::Reverts) => LEAVE_LIMIT,
+                Some(ResidentState::Records) | None => NOTICE_LIMIT,
+            };
+            if began.elapsed() > limit || self.is_gone() || Loaded::of(target.pid).libraries < MOST_MAPPED {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 
@@ -260,6 +279,13 @@ impl Loaded {
         self.main || self.left > 0 || self.makes_up.is_some()
     }
 
+    /// Whether it is worth waiting on, after so long, because fewer than [`MOST_MAPPED`] libraries may be mapped soon. An agent whose
+    /// clrscope was killed looks for a moment as if it was at work.
+    fn may_get_fewer(&self, waited: Duration) -> bool {
+        let limit = if self.left > 0 { LEAVE_LIMIT } else { NOTICE_LIMIT };
+        self.libraries >= MOST_MAPPED && waited < limit
+    }
+
     /// Waits until there is room for one more agent, as the main profiler or beside it: those that are leaving take about
     /// a third of a second. Until they have left, no more than [`MOST_MAPPED`] libraries are mapped.
     ///
@@ -267,11 +293,11 @@ impl Loaded {
     /// [`RecordError::MainSlotTaken`] and [`RecordError::TooManyAgents`]. Nothing is loaded then: each attempt that
     /// a runtime refuses leaves a library behind.
     pub fn wait_for_room(pid: u32, main: Option<&'static str>) -> Result<(), RecordError> {
-        let deadline = Instant::now() + LEAVE_LIMIT;
+        let began = Instant::now();
         loop {
             let loaded = Self::of(pid);
             let most = if main.is_some() { MOST_LEFT } else { MOST_LEFT_BESIDE };
-            let is_late = Instant::now() > deadline;
+            let is_late = began.elapsed() > LEAVE_LIMIT;
             let is_full = loaded.left + usize::from(loaded.makes_up.is_some()) >= most;
             match main {
                 Some(profiler) if loaded.main && is_late => {
@@ -279,7 +305,7 @@ impl Loaded {
                 }
                 _ if is_full && is_late => return Err(RecordError::TooManyAgents { pid, count: loaded.left + 1 }),
                 Some(_) if (loaded.main || loaded.left > 0) && !is_late => {}
-                None if is_full || loaded.left > 0 && loaded.libraries >= MOST_MAPPED && !is_late => {}
+                None if is_full || loaded.may_get_fewer(began.elapsed()) => {}
                 _ => return Ok(()),
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -344,6 +370,16 @@ mod tests {
             drop(state);
             assert!(!waiting.join().unwrap());
         });
+    }
+
+    #[test]
+    fn a_third_library_waits_for_those_that_may_leave() {
+        let loaded = |libraries, left| Loaded { libraries, left, ..Loaded::default() };
+        let waits = |loaded: Loaded, milliseconds| loaded.may_get_fewer(Duration::from_millis(milliseconds));
+        assert!(!waits(loaded(0, 0), 0) && !waits(loaded(1, 1), 0));
+        // Two commands that record at the same time.
+        assert!(waits(loaded(2, 0), 400) && !waits(loaded(2, 0), 600));
+        assert!(waits(loaded(2, 1), 1_900) && !waits(loaded(2, 1), 2_100));
     }
 
     #[test]

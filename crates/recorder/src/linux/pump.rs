@@ -687,8 +687,10 @@ impl Pump {
                 }
             }
             FromAgent::Closed(error) => {
-                // An end between two frames is how an agent leaves.
-                if !matches!(error, FrameError::Closed) && self.sources.target.is_alive() {
+                // An end between two frames is how an agent leaves. After its goodbye the connection is reset where it has not read all that
+                // was asked of it.
+                let has_left = matches!(error, FrameError::Closed) || self.bye.is_some();
+                if !has_left && self.sources.target.is_alive() {
                     self.note(format!("the connection to the agent broke: {error}"));
                 }
                 self.closed = true;
