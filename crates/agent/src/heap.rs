@@ -327,7 +327,8 @@ struct Strings {
 }
 
 impl Strings {
-    /// Finds the class of strings: the one of that name in the module that has `System.Object`.
+    /// Finds the class of strings: the one of that name in the module that has `System.Object`. To be called in a
+    /// [hold](crate::runtime::Unloads::hold_all).
     fn find(runtime: &Runtime) -> Option<Self> {
         let info = runtime.info();
         let modules = info.modules().ok()?.filter_map(|module| module.ok()?.non_null());
@@ -426,7 +427,8 @@ impl Looker<'_> {
         let agent = self.agent;
         let kind = self.settings.kind;
         let wants_strings = self.settings.strings && kind == LookKind::All;
-        let strings = wants_strings.then(|| Strings::find(&agent.runtime)).flatten();
+        let find = || agent.runtime.unloads().hold_all(|| Strings::find(&agent.runtime));
+        let strings = wants_strings.then(find).flatten();
         let reads_strings = strings.is_some();
         let time = clock::monotonic();
         self.teller.send([Record::HeapBegin { look: number, time }])?;

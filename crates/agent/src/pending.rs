@@ -4,6 +4,7 @@
 //! that it waits: then its end is kept until that comes. Ends of calls that nobody timed are kept as well, as they look the same; they make
 //! room for others.
 
+use crate::os::clock;
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -12,6 +13,8 @@ use std::sync::atomic::{
 /// Groups, each with a lock of its own that is held for a look only, and calls in each.
 const GROUPS: usize = 256;
 const CALLS: usize = 128;
+/// Nanoseconds for which a thread of the program waits for a lock. The call is not timed then.
+const LIMIT: u64 = 50_000_000;
 /// Bits of a key above task and slot: it is an end, and one by an exception. Slots are less.
 const ENDED: u64 = 1 << 31;
 const FAILED: u64 = 1 << 30;
@@ -87,6 +90,7 @@ impl Pending {
                 None => Begun::NoRoom,
             }
         })
+        .unwrap_or(Begun::NoRoom)
     }
 
     /// A call ends; gives when it was made, if that is known yet.
@@ -103,6 +107,7 @@ impl Pending {
             }
             None
         })
+        .flatten()
     }
 
     /// Forgets all.
@@ -112,18 +117,29 @@ impl Pending {
         }
     }
 
-    fn group<R>(&self, task: u32, then: impl FnOnce(&[Call; CALLS]) -> R) -> R {
+    /// `None` where the group was held for all of [`LIMIT`].
+    fn group<R>(&self, task: u32, then: impl FnOnce(&[Call; CALLS]) -> R) -> Option<R> {
         // Ids count up, so neighbours fall into different groups.
         let group = self.0.get(task as usize % GROUPS).unwrap_or(&self.0[0]);
-        let mut tries = 0_u32;
+        let (mut tries, mut until) = (0_u32, 0);
         while group.taken.compare_exchange_weak(false, true, Acquire, Relaxed).is_err() {
             tries += 1;
-            // Who holds it may wait for a processor.
-            if tries.is_multiple_of(64) { std::thread::yield_now() } else { std::hint::spin_loop() }
+            if !tries.is_multiple_of(64) {
+                std::hint::spin_loop();
+                continue;
+            }
+            // Who holds it may wait for a processor: for good, where this is a thread of the real-time class.
+            let now = clock::monotonic();
+            match until {
+                0 => until = now.saturating_add(LIMIT),
+                until if now >= until => return None,
+                _ => {}
+            }
+            std::thread::yield_now();
         }
         let result = then(&group.calls);
         group.taken.store(false, Release);
-        result
+        Some(result)
     }
 }
 
@@ -143,6 +159,19 @@ fn room(calls: &[Call; CALLS]) -> Option<&Call> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_waits_for_ever() {
+        let pending = Pending::new();
+        pending.0[7].taken.store(true, Relaxed);
+        let began = clock::monotonic();
+        assert_eq!(pending.begin(3, 7, 100), Begun::NoRoom);
+        assert_eq!(pending.end(3, 7, 150, false), None);
+        assert!((2 * LIMIT..20 * LIMIT).contains(&(clock::monotonic() - began)));
+        assert_eq!(pending.begin(3, 8, 100), Begun::Waits, "others are not concerned");
+        pending.0[7].taken.store(false, Relaxed);
+        assert_eq!(pending.begin(3, 7, 100), Begun::Waits);
+    }
 
     #[test]
     fn calls_end_once_in_whatever_order_it_is_said() {

@@ -127,6 +127,13 @@ pub fn all() -> Vec<Condition> {
             ..condition("sigprof-after", |scene| sigprof(scene, When::After))
         },
         condition("clock-jumps", clock_jumps),
+        Condition {
+            missing: || no_tool("setarch"),
+            ..condition("fixed-addresses", |scene| {
+                scene.wrap(&["setarch", "-R"]);
+                Ok(())
+            })
+        },
         condition("second-clrscope", second_clrscope),
         Condition { missing: no_example, good: &[5, 125], ..condition("apm", apm) },
         Condition {

@@ -13,6 +13,7 @@ use super::{
     looks::{Looks, OsThread},
     processors::{self, Census, Sharing, Split, Ticked},
     rate::{self, RateMeter},
+    room,
     start::BY_WALKING,
     survivors::Survivors,
     target::Target,
@@ -1621,6 +1622,10 @@ impl Pump {
             self.note(format!("{why}: samples are taken from inside the process from now on"));
             // A recording whose connection is gone ends soon.
             let _ = self.sources.link.send(&Control::SampleInside);
+        }
+        if let Some(why) = room::lacks_memory(self.sources.target.pid).filter(|_| !self.sources.stop.is_stopped()) {
+            self.note(why);
+            self.sources.stop.stop();
         }
         let resources = self.resources();
         if !resources.is_empty() {

@@ -19,6 +19,9 @@ const THREADS: u64 = 16;
 /// Bytes of memory that must be free in the process's memory cgroup, or can be made free by dropping cached files.
 const MEMORY: u64 = 24 << 20;
 
+/// With less than that a recording ends: the kernel would soon end a process of the group.
+const LEAST_MEMORY: u64 = 8 << 20;
+
 /// What a small .NET program takes by itself, measured: with less, .NET Core 3.1 and .NET 9 do not start, agent or not.
 const RUNTIME_DESCRIPTORS: u64 = 40;
 const RUNTIME_ADDRESS_SPACE: u64 = 512 << 20;
@@ -101,6 +104,18 @@ pub(super) fn check(pid: u32) -> Result<(), RecordError> {
         return Err(no_room(what, MORE_MEMORY));
     }
     Ok(())
+}
+
+/// Why a recording must end now: hardly any memory is left in the process's memory cgroup, in words.
+pub(super) fn lacks_memory(pid: u32) -> Option<String> {
+    let cgroup = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let (free, of) = free_of(&cgroup).filter(|(free, _)| *free < LEAST_MEMORY)?;
+    Some(format!(
+        "the recording has ended, so that the process does not run out of memory: {:.1} MB of the {} MB of its memory cgroup are \
+         free: {MORE_MEMORY}",
+        free as f64 / 1_048_576.0,
+        of >> 20
+    ))
 }
 
 /// Whether the C library of a process is musl, by the files that it has mapped: `None` if it has no loader of either.

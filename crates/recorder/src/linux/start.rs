@@ -398,7 +398,7 @@ impl Drop for OutputFile {
 
 /// Makes a file, or empties one that is there. Nothing but a regular file is opened: a FIFO without a reader would hold us up,
 /// and one whose reader goes loses the session. A link is not followed, since in a folder of another user it may lead to
-/// any file of ours.
+/// any file of ours; nor is one emptied that has other names, as another user may have given it this one.
 fn create_regular(path: &Path) -> io::Result<File> {
     let refused = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -409,7 +409,11 @@ fn create_regular(path: &Path) -> io::Result<File> {
         }
         Err(error) => return Err(error.into()),
     };
-    match FileType::from_raw_mode(fs::fstat(&named)?.st_mode) {
+    let status = fs::fstat(&named)?;
+    match FileType::from_raw_mode(status.st_mode) {
+        FileType::RegularFile if status.st_nlink > 1 => {
+            return Err(refused("it has several names (hard links), and would be emptied under all of them"));
+        }
         FileType::RegularFile => {}
         FileType::Symlink => return Err(refused("it is a symbolic link, which is not followed")),
         FileType::Directory => return Err(io::ErrorKind::IsADirectory.into()),

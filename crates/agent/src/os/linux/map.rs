@@ -107,7 +107,12 @@ impl<T> Zeroed<T> {
         if align_of::<T>() > 4096 {
             return None;
         }
-        map(size_of::<T>(), libc::MAP_NORESERVE).map(|place| Self(place.cast()))
+        let place = map(size_of::<T>(), libc::MAP_NORESERVE)?;
+        // Otherwise each page that is used may take 2 MB (transparent_hugepage/enabled), for each thread of the program. A kernel without
+        // large pages refuses, and has none.
+        // SAFETY: the mapping was just made, and nothing that is there changes.
+        unsafe { libc::madvise(place.as_ptr().cast(), size_of::<T>(), libc::MADV_NOHUGEPAGE) };
+        Some(Self(place.cast()))
     }
 
     /// Gives up ownership: the memory stays until [`Self::from_raw`] takes it again.

@@ -484,18 +484,7 @@ impl SignalEngine {
                     return None;
                 }
                 let sp = slot.seen_sp.load(Ordering::SeqCst);
-                let tcb = slot.seen_tcb.load(Ordering::SeqCst);
-                let mapping = mappings.iter().find(|mapping| (mapping.start..mapping.end).contains(&sp))?;
-                let (low, high) = if mapping.path == "[stack]" {
-                    // The kernel lets it grow downwards.
-                    (mapping.end.saturating_sub(1 << 30), mapping.end)
-                } else if (sp..mapping.end).contains(&tcb) {
-                    // The control block stands at the end of the stack's own block of memory, in glibc and in musl.
-                    // What follows in the mapping may belong to somebody else, and go at any time.
-                    (mapping.start, tcb)
-                } else {
-                    return None;
-                };
+                let (low, high) = stack_of(&mappings, sp, slot.seen_tcb.load(Ordering::SeqCst), stack_limit())?;
                 self.arm(**index, slot.tid.load(Ordering::SeqCst), low, high)
             });
             armed.is_some()
@@ -968,6 +957,30 @@ fn is_ours(action: &libc::sigaction) -> bool {
     action.sa_sigaction == handler as *const () as usize
 }
 
+/// Bytes that the stack of the first thread may have (`RLIMIT_STACK`), 1 GB at most.
+fn stack_limit() -> u64 {
+    let mut limits = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the kernel writes to a local.
+    unsafe { libc::getrlimit(libc::RLIMIT_STACK, &mut limits) };
+    limits.rlim_cur.min(1 << 30)
+}
+
+/// The lowest and the highest address of the stack of a thread with this stack pointer and thread control block; `None` if it is on another one.
+/// `limit` is that of the first thread's stack.
+fn stack_of(mappings: &[maps::Mapping], sp: u64, tcb: u64, limit: u64) -> Option<(u64, u64)> {
+    let index = mappings.iter().position(|mapping| (mapping.start..mapping.end).contains(&sp))?;
+    let mapping = mappings.get(index)?;
+    if mapping.path == "[stack]" {
+        // The kernel lets it grow downwards, to its limit and not into what is below. That may be near where addresses are not random, and
+        // may be the thread's alternate stack.
+        let below = index.checked_sub(1).and_then(|index| mappings.get(index)).map_or(0, |below| below.end);
+        return Some((mapping.end.saturating_sub(limit).max(below).min(mapping.start), mapping.end));
+    }
+    // The control block stands at the end of the stack's own block of memory, in glibc and in musl. What follows in the
+    // mapping may belong to somebody else, and go at any time.
+    (sp..mapping.end).contains(&tcb).then_some((mapping.start, tcb))
+}
+
 /// Whether no tool has a handler for the signal.
 fn is_free(action: &libc::sigaction) -> bool {
     matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN)
@@ -1286,16 +1299,16 @@ unsafe fn leave(thread: &ThreadSlot, context: &mut libc::ucontext_t) -> u32 {
 #[inline]
 unsafe fn sample(shared: &Shared, thread: &ThreadSlot, overrun: i32, context: &libc::ucontext_t, now: u64) -> bool {
     let sp = stack_pointer(context);
-    let (mut low, mut high) = (thread.low.load(Ordering::Relaxed), thread.high.load(Ordering::Relaxed));
-    if sp < low || sp >= high {
-        // While the runtime looks at a fault the thread is on its alternate stack. What is copied then ends there.
-        low = context.uc_stack.ss_sp as u64;
-        high = low.saturating_add(context.uc_stack.ss_size as u64);
-        if sp < low || sp >= high || context.uc_stack.ss_flags & libc::SS_DISABLE != 0 {
-            shared.counter(16).fetch_add(1, Ordering::Relaxed);
-            return false;
-        }
+    // While the runtime looks at a fault the thread is on its alternate stack. What is copied then ends there.
+    let alternate = alternate::range(&context.uc_stack);
+    let is_on_alternate = context.uc_stack.ss_flags & libc::SS_DISABLE == 0 && alternate.contains(&sp);
+    let own = thread.low.load(Ordering::Relaxed)..thread.high.load(Ordering::Relaxed);
+    let stack = if is_on_alternate { alternate } else { own };
+    if !stack.contains(&sp) {
+        shared.counter(16).fetch_add(1, Ordering::Relaxed);
+        return false;
     }
+    let high = stack.end;
     let ticket = shared.counter(0).fetch_add(1, Ordering::Relaxed);
     let index = (ticket % u64::from(shared.layout.slots)) as usize;
     // SAFETY: the index is below the number of slots, so the slot lies in the ring.
@@ -1714,6 +1727,26 @@ mod tests {
         // It stays when they have left: they may have passed on what they read.
         exchange_action(&free);
         assert!(must_stay());
+    }
+
+    #[test]
+    fn the_stack_of_the_first_thread_ends_above_what_is_below() {
+        let mapping = |start, end, path: &str| maps::Mapping { start, end, executable: false, path: path.into() };
+        let megabyte = 1 << 20;
+        let stack = mapping(1000 * megabyte, 1001 * megabyte, "[stack]");
+        let (sp, tcb) = (stack.start + 100, 5);
+        let below = |below| stack_of(&[mapping(0, below, ""), stack.clone()], sp, tcb, 8 * megabyte);
+        assert_eq!(below(500 * megabyte), Some((993 * megabyte, stack.end)));
+        // An alternate stack, as it lies where addresses are not random.
+        assert_eq!(below(996 * megabyte), Some((996 * megabyte, stack.end)));
+        assert_eq!(stack_of(std::slice::from_ref(&stack), sp, tcb, 1 << 30), Some((0, stack.end)));
+        // It was allowed to be larger when it grew.
+        assert_eq!(stack_of(std::slice::from_ref(&stack), sp, tcb, 4096), Some((stack.start, stack.end)));
+        assert_eq!(stack_of(&[stack], 7, tcb, megabyte), None);
+        // Another thread's, with something that follows in the same mapping.
+        let other = [mapping(megabyte, 3 * megabyte, "")];
+        assert_eq!(stack_of(&other, megabyte, 2 * megabyte, 0), Some((megabyte, 2 * megabyte)));
+        assert_eq!(stack_of(&other, 2 * megabyte, megabyte, 0), None);
     }
 
     #[test]
