@@ -147,3 +147,37 @@ impl<T> Drop for Zeroed<T> {
         returned(size_of::<T>());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `VmFlags` of the mapping with this address, as `/proc/self/smaps` shows them: `nh` is one without large pages.
+    fn flags(address: usize) -> String {
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut is_it = false;
+        for line in smaps.lines() {
+            let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+            let number = |text| usize::from_str_radix(text, 16).ok();
+            if let Some((Some(start), Some(end))) = range.map(|(start, end)| (number(start), number(end))) {
+                is_it = (start..end).contains(&address);
+            }
+            if let Some(flags) = line.strip_prefix("VmFlags:").filter(|_| is_it) {
+                return flags.to_owned();
+            }
+        }
+        panic!("no mapping has {address:x}");
+    }
+
+    #[test]
+    fn tables_have_no_large_pages() {
+        if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+            return;
+        }
+        // SAFETY: bytes may be zero.
+        let table = unsafe { Zeroed::<[u8; 8 << 20]>::reserve() }.unwrap();
+        let flags = flags(table.as_ptr() as usize);
+        assert!(flags.split(' ').any(|flag| flag == "nh"), "{flags}");
+        assert_eq!(table[4 << 20], 0);
+    }
+}
