@@ -6,12 +6,16 @@ use newrelic_compat::environment::{EVENT_LOG_VARIABLE, Environment};
 use newrelic_compat::event_log::{Body, Event, EventLog, Head, What};
 use newrelic_compat::loaded::{LoadedMethod, LoadedModule, Masked};
 use newrelic_compat::log::Level;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 /// Takes events from all threads. Nothing is made of what nobody asks for.
 #[derive(Debug, Default)]
 pub struct Events {
     log: Option<Mutex<EventLog>>,
+    /// No more is written.
+    has_ended: AtomicBool,
 }
 
 /// The bodies of a method before and after.
@@ -32,14 +36,20 @@ impl Events {
             return Ok(Self::default());
         };
         match EventLog::create(&path, head) {
-            Ok(log) => Ok(Self { log: Some(Mutex::new(log)) }),
+            Ok(log) => Ok(Self { log: Some(Mutex::new(log)), has_ended: AtomicBool::new(false) }),
             Err(error) => Err(format!("Unable to make the event log {path}: {error}")),
         }
     }
 
-    /// Whether there is a log. Ask before something is read for it alone.
-    pub const fn are_wanted(&self) -> bool {
-        self.log.is_some()
+    /// Whether there is a log that takes more. Ask before something is read for it alone.
+    pub fn are_wanted(&self) -> bool {
+        self.log.is_some() && !self.has_ended.load(Relaxed)
+    }
+
+    /// Path of the log.
+    pub fn path(&self) -> Option<PathBuf> {
+        let log = self.log.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(log.path().to_owned())
     }
 
     /// A method has a new body.
@@ -69,11 +79,12 @@ impl Events {
         rule: &str,
         what: What<'_>,
     ) {
-        let Some(log) = &self.log else { return };
+        let Some(log) = self.log.as_ref().filter(|_| self.are_wanted()) else { return };
         let name = method.name_in_module(module);
-        let event = Event { module: module.assembly(), name: &name, rule, what };
-        let written = log.lock().unwrap_or_else(PoisonError::into_inner).write(&event);
+        let line = Event { module: module.assembly(), name: &name, rule, what }.line();
+        let written = log.lock().unwrap_or_else(PoisonError::into_inner).write(&line);
         if let Err(error) = written {
+            self.has_ended.store(true, Relaxed);
             instance.log(Level::Warn, &format!("The event log ends here: {error}"));
         }
     }

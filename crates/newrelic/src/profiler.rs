@@ -120,7 +120,8 @@ impl ProfilerCallback for DropIn {
             let module = instance.modules.get(module);
             let name = module.as_ref().map_or("", |module| &module.assembly);
             instance.log(Level::Error, &format!("A new body was refused: {name}, method {method:?}: {status}"));
-            if let Some(opened) = module.as_ref().map(|module| module.opened()).as_deref().and_then(Option::as_ref) {
+            let Some(module) = module.filter(|_| instance.events.are_wanted()) else { return };
+            if let Some(opened) = &*module.opened() {
                 let failed = What::Failed(&status.to_string());
                 instance.events.write_all(instance, &opened.loaded, [method], "", failed);
             }

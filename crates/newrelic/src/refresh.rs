@@ -5,6 +5,7 @@ use crate::instance::Instance;
 use crate::modules::{Module, Opened};
 use crate::rewriting::{add_direct, request};
 use crate::suspension;
+use corprof::HResult;
 use corprof::info::ModuleMethod;
 use corprof::metadata::MethodDef;
 use newrelic_compat::event_log::What;
@@ -64,18 +65,35 @@ fn change_module(instance: &Instance, module: &Module, change: &Refresh) {
             .log
             .line(Level::Debug, || format!("Request revert of {} methods of {}", methods.len(), module.assembly));
         match instance.info.request_revert(&methods) {
-            Ok(_) => {
-                if let Some(opened) = &*module.opened() {
-                    let reverted = methods.iter().map(|method| method.method);
-                    instance.events.write_all(instance, &opened.loaded, reverted, "method", What::Revert);
-                }
-            }
+            Ok(answers) => reverted(instance, module, &revert, &answers),
             Err(error) => {
                 instance.log(Level::Error, &format!("Methods of {} are not reverted: {error}", module.assembly));
             }
         }
     }
     request(instance, module, &wanted);
+}
+
+/// The runtime has answered for each method whether it has its original body again.
+fn reverted(instance: &Instance, module: &Module, methods: &[MethodDef], answers: &[HResult]) {
+    let (reverted, refused) = by_answer(methods, answers);
+    for (method, answer) in refused {
+        let text = || format!("Not reverted: {}, method {method:?}: {answer}", module.assembly);
+        instance.log.line(Level::Debug, text);
+    }
+    if !instance.events.are_wanted() {
+        return;
+    }
+    if let Some(opened) = &*module.opened() {
+        instance.events.write_all(instance, &opened.loaded, reverted, "method", What::Revert);
+    }
+}
+
+/// The methods that were reverted, and those that were not, with the error.
+fn by_answer(methods: &[MethodDef], answers: &[HResult]) -> (Vec<MethodDef>, Vec<(MethodDef, HResult)>) {
+    let all = methods.iter().copied().zip(answers.iter().copied());
+    let (reverted, refused): (Vec<_>, Vec<_>) = all.partition(|(_, answer)| answer.is_ok());
+    (reverted.into_iter().map(|(method, _)| method).collect(), refused)
 }
 
 /// Opens a module for additions that had no points before. Whether it is open.
@@ -105,5 +123,19 @@ fn open_if_needed(instance: &Instance, module: &Module) -> bool {
             instance.log(Level::Warn, &format!("{} cannot be instrumented: {error}", module.assembly));
             false
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_runtime_refuses_is_not_reverted() {
+        let methods = [1, 2, 3].map(|row| MethodDef::from_raw(0x0600_0000 | row));
+        // E_INVALIDARG.
+        let refused = HResult::from_bits(0x8007_0057);
+        let found = by_answer(&methods, &[HResult::default(), refused, HResult::default()]);
+        assert_eq!(found, (vec![methods[0], methods[2]], vec![(methods[1], refused)]));
     }
 }

@@ -207,6 +207,7 @@ pub fn compiled(instance: &Instance, function: FunctionId) {
         Plan::Api => {
             let text = || format!("Instrumenting API method: {}", method.full_name(&opened.loaded));
             instance.log.line(Level::Info, text);
+            warn_of_pointers(instance, &method);
             made(instance, &method, opened, known.token, Some(function), &plan)
         }
         Plan::Trace(_) => {
@@ -246,9 +247,17 @@ pub fn compiled_again(instance: &Instance, module: ModuleId, token: MethodDef, c
     let rule = rule(&plan);
     if !made.as_ref().is_err_and(|(_, problem)| problem.starts_with("Skipping ")) {
         instance.log.line(Level::Info, || format!("Instrumenting {rule}: {}", method.full_name(&opened.loaded)));
+        warn_of_pointers(instance, &method);
     }
     let set = |body: &[u8]| control.set_il_function_body(body);
     hand_over(instance, (&opened.loaded, &method), rule, made, set);
+}
+
+/// The agent gets null in place of a pointer.
+fn warn_of_pointers(instance: &Instance, method: &LoadedMethod) {
+    if method.has_pointers() {
+        instance.log(Level::Warn, "Pointer tokenization not supported.");
+    }
 }
 
 /// What a method is instrumented as, in the words of the log.
@@ -304,9 +313,6 @@ fn made(
 ) -> Result<Made, (Level, String)> {
     let settings = instance.settings();
     let refused = |error: newrelic_compat::rewrite::MetadataError| (Level::Error, error.to_string());
-    if method.has_pointers() {
-        instance.log(Level::Warn, "Pointer tokenization not supported.");
-    }
     let original = method.original(&opened.loaded).map_err(refused)?;
     let id = opened.id_of(token, function.map(|function| function.0 as u64));
     let function = method.function(FunctionId(id as usize), &original, opened.direct);

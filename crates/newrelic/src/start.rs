@@ -115,10 +115,14 @@ fn events(environment: &Environment, (shape, mode, runtime): (AgentShape, Mode, 
         agent: &shape.to_string(),
         mode: &mode.to_string(),
     };
-    Events::open(environment, &head).unwrap_or_else(|problem| {
+    let events = Events::open(environment, &head).unwrap_or_else(|problem| {
         log.line(Level::Warn, || problem);
         Events::default()
-    })
+    });
+    if let Some(path) = events.path() {
+        log.line(Level::Info, || format!("Methods with new bodies are logged in {}", path.display()));
+    }
+    events
 }
 
 /// Whether the process is instrumented.

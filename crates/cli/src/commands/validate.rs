@@ -4,7 +4,7 @@ use crate::{
     console,
     exit::{Code, failure},
     validated::{
-        compare::compare,
+        compare::{Mode, compare, without_repeats},
         il,
         log::{self, Event, KINDS},
         report::Report,
@@ -23,12 +23,16 @@ const ALL: &str = "all";
 
 /// Compare what two recordings saw and rewrote, or the code of two assemblies
 ///
-/// Takes two sessions or event logs (`clrscope report -f events`, `clrscope trace --event-log`), or two assemblies. Events belong
+/// Takes two sessions or event logs (`clrscope report -f events`, `clrscope trace --event-log`), two logs of a native profiler of
+/// the New Relic agent (NewRelic.Profiler.PID.log), or two assemblies. Events belong
 /// together by names, never by ids or times: module, full name and parameters of a method; name of an assembly or type. What happened
 /// to one name is compared in its order; the order between names does not count, as threads differ in that. Two events are equal if
 /// kind and name are, and: the rule and the code before and after of a rewrite, the rule of a revert, rule and reason of a refusal, the tier of a
 /// compilation, the outcome of a load, place of throw and catch of an exception. Code is equal if each instruction is,
 /// with names in place of tokens and addresses.
+///
+/// With `--mode strict` the order of all events counts, too, and the bytes of code but for tokens, and code that one side has
+/// left out is a difference.
 ///
 /// Fidelity is equal / (equal + different + only in a + only in b) of the events that are compared, in percent and rounded
 /// down. Pairs with code that one side has left out count nowhere, and are told.
@@ -44,9 +48,15 @@ pub struct Args {
     /// Take both for assemblies, whatever they look like, and compare the bodies of their methods
     #[arg(long)]
     il: bool,
-    /// Kinds of events to compare [default: rewrite,refusal,possible,revert, which the same program and rules give each time]
+    /// Kinds of events to compare [default: rewrite,refusal,possible,revert,log, which the same program and rules give each time]
     #[arg(long, value_name = "KINDS", value_delimiter = ',', value_parser = kinds(), conflicts_with = "il")]
     events: Vec<String>,
+    /// What has to be equal
+    #[arg(long, value_enum, default_value_t)]
+    mode: Mode,
+    /// Count an event that is equal to the one before it of the same name only once
+    #[arg(long)]
+    ignore_repeats: bool,
     /// Leave out names that fit, with * and ? for any characters: 'System.*', '*!MyApp.Generated*'. May be given several times
     #[arg(long, value_name = "NAME")]
     ignore: Vec<String>,
@@ -73,7 +83,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let read = |path: &Path| {
         let mut events = if is_il { il::read(path)? } else { log::read(path)? };
         events.retain(|event| args.takes(event));
-        anyhow::Ok(events)
+        anyhow::Ok(if args.ignore_repeats { without_repeats(events, args.mode) } else { events })
     };
     let (a, b) = (read(&args.a)?, read(&args.b)?);
     if a.is_empty() && b.is_empty() {
@@ -83,13 +93,13 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         };
         return Err(failure(Code::BadSession, hint));
     }
-    let comparison = compare(&a, &b);
+    let comparison = compare(&a, &b, args.mode);
     let total = comparison.total();
     if total.compared() == 0 {
         let hint = "nothing can be compared, because the code of all methods is left out; record with --event-log";
         return Err(failure(Code::BadSession, hint));
     }
-    let report = Report::of(&comparison, (&args.a, a.len()), (&args.b, b.len()), args.top as usize);
+    let report = Report::of(&comparison, (&args.a, &a), (&args.b, &b), args.mode, args.top as usize);
     match args.json {
         true => console::print_json(&report)?,
         false => console::print(&report.text())?,

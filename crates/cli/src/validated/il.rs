@@ -35,6 +35,7 @@ fn of(method: &Method<'_, '_>) -> Event {
         time: None,
         fields: vec![Some(method.declaration())],
         code: vec![("body", lines)],
+        bytes: Vec::new(),
         slot: None,
         left_out: None,
     }

@@ -1,4 +1,5 @@
-//! Event logs, as `clrscope report -f events` writes them: lines of JSON, or the sessions that they are made from.
+//! Event logs, as `clrscope report -f events` writes them: lines of JSON, or the sessions that they are made from; and the log
+//! of a native profiler of the New Relic agent.
 
 use crate::{
     console,
@@ -23,12 +24,20 @@ pub struct Kind {
     pub is_certain: bool,
 }
 
+/// A line of the log of a native profiler of the New Relic agent.
+const LOG: Kind = Kind { id: "log", fields: &["level"], is_certain: true };
+/// Levels of these lines that are compared, as the lines have them. Others tell how the profiler works inside.
+const LEVELS: [&str; 3] = ["Info ", "Warn ", "Error"];
+/// All its levels.
+const ALL_LEVELS: [&str; 5] = ["Trace", "Debug", "Info ", "Warn ", "Error"];
+
 /// All kinds of event logs.
-pub const KINDS: [Kind; 10] = [
+pub const KINDS: [Kind; 11] = [
     Kind { id: "rewrite", fields: &["rule"], is_certain: true },
     Kind { id: "refusal", fields: &["rule", "reason"], is_certain: true },
     Kind { id: "possible", fields: &["rule"], is_certain: true },
     Kind { id: "revert", fields: &["rule"], is_certain: true },
+    LOG,
     Kind { id: "rejit", fields: &["failed"], is_certain: false },
     Kind { id: "jit", fields: &["tier"], is_certain: false },
     Kind { id: "load", fields: &["outcome"], is_certain: false },
@@ -53,6 +62,8 @@ pub struct Event {
     pub fields: Vec<Option<String>>,
     /// Code: what it is, and its lines.
     pub code: Vec<(&'static str, Vec<String>)>,
+    /// The bytes of the same code, in hexadecimal digits.
+    pub bytes: Vec<(&'static str, String)>,
     /// The number in new code that differs from run to run.
     pub slot: Option<u64>,
     /// Why code is left out, if it is.
@@ -88,12 +99,18 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Event>> {
 fn parse(lines: impl BufRead, shown: &str) -> anyhow::Result<Vec<Event>> {
     let mut events = Vec::new();
     let mut has_head = false;
+    let mut is_text = false;
     for (index, line) in lines.lines().enumerate() {
         let wrong = |why: String| failure(Code::BadSession, format!("{shown}:{}: {why}", index + 1));
         let line = line.map_err(|error| match error.kind() {
             std::io::ErrorKind::InvalidData => wrong("this is no text".to_owned()),
             _ => anyhow::Error::from(error).context(shown.to_owned()),
         })?;
+        is_text |= index == 0 && text_line(&line).is_some();
+        if is_text {
+            events.extend(text_line(&line).and_then(|(level, text)| log_event(level, text)));
+            continue;
+        }
         let value: Value = serde_json::from_str(&line).map_err(|error| wrong(format!("this is no JSON: {error}")))?;
         if has_head {
             events.extend(event(&value).map_err(wrong)?);
@@ -112,10 +129,29 @@ fn parse(lines: impl BufRead, shown: &str) -> anyhow::Result<Vec<Event>> {
             None => return Err(wrong("`version` is missing".to_owned())),
         }
     }
-    match has_head {
+    match has_head || is_text {
         true => Ok(events),
         false => Err(failure(Code::BadSession, format!("{shown}: the file is empty"))),
     }
+}
+
+/// Level and text of a line such as `[Info ] 2025-11-25 17:00:00 Profiler initialized`; the time may be missing.
+fn text_line(line: &str) -> Option<(&str, &str)> {
+    const TIME: &str = "0000-00-00 00:00:00 ";
+    let (level, text) = line.strip_prefix('[')?.split_once("] ")?;
+    let is_time = |start: &str| {
+        start.chars().zip(TIME.chars()).all(|(c, form)| if form == '0' { c.is_ascii_digit() } else { c == form })
+    };
+    let text = text.split_at_checked(TIME.len()).filter(|(start, _)| is_time(start)).map_or(text, |(_, rest)| rest);
+    ALL_LEVELS.contains(&level).then_some((level, text))
+}
+
+fn log_event(level: &str, text: &str) -> Option<Event> {
+    let fields = vec![Some(level.trim_end().to_owned())];
+    let (code, bytes) = (Vec::new(), Vec::new());
+    let event =
+        Event { kind: &LOG, name: text.to_owned(), time: None, fields, code, bytes, slot: None, left_out: None };
+    LEVELS.contains(&level).then_some(event)
 }
 
 /// What a line says; `None` for a kind that is not known. An error says what is wrong with it.
@@ -126,12 +162,13 @@ fn event(value: &Value) -> Result<Option<Event>, String> {
     let name = text("name").ok_or("`name`, a text, is missing")?;
     let name = text("module").map_or(name.clone(), |module| format!("{module}!{name}"));
     let name = without_addresses(&name);
-    let mut code = Vec::new();
+    let (mut code, mut bytes) = (Vec::new(), Vec::new());
     for part in ["before", "after"].into_iter().filter(|part| !value[part].is_null()) {
         let lines = value[part]["il"].as_array().ok_or_else(|| format!("`{part}.il`, a list of texts, is missing"))?;
         let lines = lines.iter().map(|line| line.as_str().map(str::to_owned));
         let lines: Option<Vec<String>> = lines.collect();
         code.push((part, lines.ok_or_else(|| format!("`{part}.il` has something that is no text"))?));
+        bytes.extend(value[part]["bytes"].as_str().map(|digits| (part, digits.to_owned())));
     }
     let left_out = text("left_out");
     if kind.id == "rewrite" && code.len() != 2 && left_out.is_none() {
@@ -144,7 +181,7 @@ fn event(value: &Value) -> Result<Option<Event>, String> {
     };
     let fields = kind.fields.iter().map(field).collect();
     let (time, slot) = (value["time_ns"].as_u64(), value["slot"].as_u64());
-    Ok(Some(Event { kind, name, time, fields, code, slot, left_out }))
+    Ok(Some(Event { kind, name, time, fields, code, bytes, slot, left_out }))
 }
 
 /// A name with all addresses alike: the runtime writes some into those of the code that it makes itself.
@@ -187,6 +224,18 @@ mod tests {
         assert_eq!(events[0].fields, [Some("tier-0".to_owned())]);
         assert_eq!((events[1].slot, &events[1].code[0]), (Some(3), &("before", vec!["ret".to_owned()])));
         assert_eq!(read(HEAD).unwrap(), []);
+    }
+
+    #[test]
+    fn lines_of_a_text_log_are_events() {
+        let lines = "[Info ] 2025-11-25 17:00:00 Logger initialized.\n[Trace] 2025-11-25 17:00:00 No instrumentation point\n\
+            more of it\n[Error] Skipping: [A]B\n[Warn ] 2025 is no time\n";
+        let found = read(lines).unwrap();
+        let found: Vec<_> =
+            found.iter().map(|event| (event.fields[0].as_deref().unwrap(), event.name.as_str())).collect();
+        let expected = [("Info", "Logger initialized."), ("Error", "Skipping: [A]B"), ("Warn", "2025 is no time")];
+        assert_eq!(found, expected);
+        assert!(read("[Info] 2025-11-25 17:00:00 Logger initialized.\n").is_err());
     }
 
     #[test]

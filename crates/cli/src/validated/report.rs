@@ -1,7 +1,8 @@
 //! What a comparison has found, for people and for programs.
 
 use super::{
-    compare::{Comparison, Counts, Difference, code_differs},
+    aspects::{self, Aspect},
+    compare::{Comparison, Counts, Difference, Mode, bytes_differ, code_differs},
     diff,
     log::Event,
 };
@@ -21,9 +22,13 @@ pub struct Report<'e> {
     schema: u32,
     a: Side,
     b: Side,
+    /// `default` or `strict`.
+    mode: &'static str,
     equal: bool,
     fidelity: f64,
     kinds: BTreeMap<&'static str, Numbers>,
+    /// In their order.
+    aspects: Vec<AspectShown>,
     differences: Vec<Shown<'e>>,
     /// Differences that are not shown.
     more: usize,
@@ -47,10 +52,18 @@ struct Numbers {
 }
 
 #[derive(Serialize)]
+struct AspectShown {
+    aspect: &'static str,
+    compared: u64,
+    equal: u64,
+    percent: f64,
+}
+
+#[derive(Serialize)]
 struct Shown<'e> {
     kind: &'static str,
     name: &'e str,
-    /// `different`, `only-a` or `only-b`.
+    /// `different`, `moved`, `only-a` or `only-b`.
     what: &'static str,
     a_ns: Option<u64>,
     b_ns: Option<u64>,
@@ -76,20 +89,30 @@ impl<'e> Report<'e> {
     /// The report with at most `top` differences.
     pub fn of(
         comparison: &Comparison<'e>,
-        (a, events_a): (&Path, usize),
-        (b, events_b): (&Path, usize),
+        (path_a, a): (&Path, &[Event]),
+        (path_b, b): (&Path, &[Event]),
+        mode: Mode,
         top: usize,
     ) -> Self {
+        let aspect = |aspect: &Aspect| {
+            let &Aspect { name, compared, equal } = aspect;
+            AspectShown { aspect: name, compared, equal, percent: aspect.percent() }
+        };
         let side = |path: &Path, events| Side { path: path.display().to_string(), events };
         let differences = &comparison.differences;
         Self {
             schema: SCHEMA,
-            a: side(a, events_a),
-            b: side(b, events_b),
+            a: side(path_a, a.len()),
+            b: side(path_b, b.len()),
+            mode: match mode {
+                Mode::Default => "default",
+                Mode::Strict => "strict",
+            },
+            aspects: aspects::of(a, b, comparison).iter().map(aspect).collect(),
             equal: differences.is_empty(),
             fidelity: comparison.total().fidelity(),
             kinds: comparison.kinds.iter().map(|(kind, counts)| (*kind, Numbers::of(counts))).collect(),
-            differences: differences.iter().take(top).map(Shown::of).collect(),
+            differences: differences.iter().take(top).map(|difference| Shown::of(difference, mode)).collect(),
             more: differences.len().saturating_sub(top),
         }
     }
@@ -111,6 +134,12 @@ impl<'e> Report<'e> {
         let head = ["KIND", "EQUAL", "DIFFERENT", "ONLY A", "ONLY B", "FIDELITY"];
         text.push('\n');
         text.push_str(&console::table(&head, &rows.collect::<Vec<_>>(), None));
+        let rows = self.aspects.iter().map(|aspect| {
+            let AspectShown { aspect, compared, equal, percent } = aspect;
+            vec![(*aspect).to_owned(), count(*equal), count(*compared), format!("{percent} %")]
+        });
+        text.push('\n');
+        text.push_str(&console::table(&["ASPECT", "EQUAL", "COMPARED", "SHARE"], &rows.collect::<Vec<_>>(), None));
         let not_compared: u64 = self.kinds.values().map(|numbers| numbers.not_compared).sum();
         if not_compared > 0 {
             let _ = writeln!(text, "\nNot compared, because code was left out: {}", counted(not_compared, "pair"));
@@ -133,17 +162,26 @@ impl<'e> Report<'e> {
 }
 
 impl<'e> Shown<'e> {
-    fn of(difference: &Difference<'e>) -> Self {
-        let Difference { a, b } = *difference;
+    fn of(difference: &Difference<'e>, mode: Mode) -> Self {
+        let Difference { a, b, is_moved } = *difference;
         let time = |event: Option<&Event>| event.and_then(|event| event.time);
         let (mut fields, mut code) = (Vec::new(), Vec::new());
         if let (Some(a), Some(b)) = (a, b) {
             let pairs = a.kind.fields.iter().zip(a.fields.iter().zip(&b.fields));
             fields.extend(pairs.filter(|(_, (a, b))| a != b).map(|(name, (a, b))| (*name, a.as_deref(), b.as_deref())));
+            if a.left_out.is_some() || b.left_out.is_some() {
+                fields.push(("left_out", a.left_out.as_deref(), b.left_out.as_deref()));
+            }
             let diffs = code_differs(a, b);
             code.extend(diffs.map(|(part, a, b)| CodeShown { part, diff: diff::unified(a, b) }));
+            let diffs = if mode == Mode::Strict { bytes_differ(a, b) } else { Vec::new() };
+            code.extend(diffs.iter().map(|(part, a, b)| {
+                let side = |lines| diff::Side { lines, slot: None };
+                CodeShown { part, diff: diff::unified(side(a), side(b)) }
+            }));
         }
         let what = match (a, b) {
+            (Some(_), Some(_)) if is_moved => "moved",
             (Some(_), Some(_)) => "different",
             (Some(_), None) => "only-a",
             _ => "only-b",
@@ -155,6 +193,7 @@ impl<'e> Shown<'e> {
         let what = match self.what {
             "only-a" => "only in a",
             "only-b" => "only in b",
+            "moved" => "at another place among the events",
             _ => "different",
         };
         let times = [("a", self.a_ns), ("b", self.b_ns)].into_iter().filter_map(|(side, time)| Some((side, time?)));

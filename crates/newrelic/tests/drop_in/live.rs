@@ -2,6 +2,7 @@
 
 use crate::support::{Home, compile, run};
 use newrelic_compat::shape::AgentShape;
+use std::fs;
 use std::path::Path;
 use testkit::{Extras, Runtime};
 
@@ -23,6 +24,9 @@ fn steps(lines: &[String]) -> Vec<(String, Vec<String>)> {
 const ADD: &str = "Live.Traced.Add ret=System.Int32:2 ex=null";
 const SAME: [&str; 2] = ["Live.Traced.Same ret=System.Int32:2 ex=null", "Live.Traced.Same ret=System.String:s ex=null"];
 const TWICE: &str = "Live.Traced+Inner.Twice ret=System.Int32:6 ex=null";
+
+/// Times that `Live.Traced.Add` gets a new body or its original one while points come and go.
+const EVENTS_OF_ADD: usize = 6;
 
 #[test]
 fn points_come_and_go() {
@@ -50,13 +54,19 @@ fn points_come_and_go() {
         ] {
             let case = format!("{runtime}, agent {shape}, {mode}");
             let home = Home::new(shape, None);
+            let events = home.path().join("events.jsonl");
             let launch = home.launch(&program, runtime, &[home.path()]).env("NEW_RELIC_CLRSCOPE_MODE", mode);
-            let lines = run(launch).well(&case);
+            let lines = run(launch.env("NEW_RELIC_CLRSCOPE_EVENT_LOG", &events)).well(&case);
             let steps = steps(&lines);
             let expected = expected
                 .map(|(step, tracers)| (step.to_owned(), tracers.iter().map(|&text| text.to_owned()).collect()));
             assert_eq!(steps, expected, "{case}\n{}", home.log().join("\n"));
             let log = home.log();
+            // The event log has each of them in its order.
+            let events = fs::read_to_string(events).unwrap();
+            let of_add = events.lines().filter(|line| line.contains("\"name\":\"Live.Traced.Add("));
+            let kinds: Vec<_> = of_add.map(|line| line.split('"').nth(3).unwrap()).collect();
+            assert_eq!(kinds, ["rewrite", "revert"].repeat(4)[..EVENTS_OF_ADD], "{case}");
             // Tests of the agent wait for this line.
             assert!(log.iter().any(|line| line.ends_with(" Leave: InstrumentationRefresh")), "{case}");
         }
@@ -70,7 +80,12 @@ fn threads_call_what_is_toggled() {
         let case = format!("{runtime}, {mode}");
         let home = Home::new(AgentShape::V10_54, None);
         let launch = home.launch(&program, runtime, &[home.path(), Path::new("stress")]);
-        let lines = run(launch.env("NEW_RELIC_CLRSCOPE_MODE", mode).env("AGENT_COUNT", "true")).well(&case);
+        let launch = launch.env("NEW_RELIC_CLRSCOPE_MODE", mode).env("AGENT_COUNT", "true");
+        // An event log that cannot be made changes nothing.
+        let lines = run(launch.env("NEW_RELIC_CLRSCOPE_EVENT_LOG", "/dev/full")).well(&case);
+        let is_told =
+            |line: &String| line.starts_with("[Warn ] ") && line.contains("Unable to make the event log /dev/full: ");
+        assert!(home.log().iter().any(is_told), "{case}");
         let [result, tracers] = &lines[..] else { panic!("{case}: {lines:?}") };
         assert_eq!(result, "STRESS wrong=0 called=True", "{case}");
         let counts = tracers.strip_prefix("TRACERS started=").and_then(|rest| rest.split_once(" finished="));
