@@ -2,6 +2,8 @@
 #![cfg(target_os = "linux")]
 
 mod live;
+mod methods;
+mod process;
 mod scenario;
 mod start;
 mod support;
