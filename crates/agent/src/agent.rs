@@ -136,7 +136,7 @@ impl Agent {
         event_mask: (u32, u32),
         entered: Nanos,
     ) -> std::io::Result<Self> {
-        ledger::restart(config.launched);
+        ledger::restart(config.launched, config.free_memory);
         Ok(Self {
             // With signals or the kernel's ring there is no walking for CPU samples, unless these turn out not to work.
             collectors: Collectors::new(

@@ -31,6 +31,8 @@ fn account(resource: Resource) -> Option<&'static Account> {
 
 /// Bytes of address space that may be taken where they are limited.
 static SHARE: AtomicU64 = AtomicU64::new(u64::MAX);
+/// Bytes that the heap may take where memory is limited, by a memory cgroup.
+static HEAP_SHARE: AtomicU64 = AtomicU64::new(u64::MAX);
 /// The limits for which [`SHARE`] was worked out, those on addresses and on data.
 static LIMITS: [AtomicU64; 2] = [const { AtomicU64::new(NONE) }; 2];
 /// No limit.
@@ -48,7 +50,7 @@ pub fn budget(resource: Resource) -> u64 {
     let most = match resource {
         Resource::MappedBytes => share,
         Resource::AlternateStacks => share / alternate::SIZE as u64,
-        Resource::HeapBytes => share.saturating_mul(2),
+        Resource::HeapBytes => share.saturating_mul(2).min(HEAP_SHARE.load(Relaxed)),
         _ => u64::MAX,
     };
     resource.budget().min(most)
@@ -112,6 +114,11 @@ fn free_addresses(limits: [u64; 2]) -> Option<u64> {
 /// The share of what is free.
 fn share_of(free: Option<u64>) -> u64 {
     free.map_or(u64::MAX, |free| free / PART)
+}
+
+/// What the heap may take of the memory that is free, beside what it holds: half of it, as the program goes on allocating.
+fn heap_share_of(free: Option<u64>, held: u64) -> u64 {
+    free.map_or(u64::MAX, |free| (free / 2).saturating_add(held))
 }
 
 /// Takes so much of a resource; `None` if that would exceed its budget.
@@ -179,13 +186,14 @@ pub fn report() -> Vec<ResourceUse> {
     all.filter(|used| used.highest != 0 || used.refused != 0).collect()
 }
 
-/// A new session begins: highest marks count from now on, and it may use a share of the address space that is free now. As a process
-/// starts, the collector has not taken its own yet, which is up to half of it.
-pub fn restart(launched: bool) {
+/// A new session begins: highest marks count from now on, and it may use a share of the address space and of the memory that
+/// is free now. As a process starts, the collector has not taken its own addresses yet, which are up to half of them.
+pub fn restart(launched: bool, free_memory: Option<u64>) {
     let now = limits();
     LIMITS.iter().zip(now).for_each(|(seen, now)| seen.store(now, SeqCst));
     let free = free_addresses(now).map(|free| if launched { free / 2 } else { free });
     SHARE.store(share_of(free), Relaxed);
+    HEAP_SHARE.store(heap_share_of(free_memory, crate::heap_memory::held()), Relaxed);
     for account in &ACCOUNTS {
         account.highest.store(account.held.load(SeqCst), Relaxed);
         account.refused.store(0, Relaxed);
@@ -302,7 +310,12 @@ mod tests {
         assert_eq!(budget(Resource::AlternateStacks), 1024);
         assert_eq!(budget(Resource::HeapBytes), 192 << 20);
         assert_eq!(budget(Resource::Threads), Resource::Threads.budget());
+        assert_eq!((heap_share_of(None, 1), heap_share_of(Some(24 << 20), 1 << 20)), (u64::MAX, 13 << 20));
+        HEAP_SHARE.store(12 << 20, Relaxed);
+        assert_eq!(budget(Resource::HeapBytes), 12 << 20, "where memory is limited, too, the tighter limit counts");
         SHARE.store(u64::MAX, Relaxed);
+        assert_eq!(budget(Resource::HeapBytes), 12 << 20);
+        HEAP_SHARE.store(u64::MAX, Relaxed);
     }
 
     #[test]

@@ -164,6 +164,21 @@ fn the_agent_leaves_when_the_other_side_is_gone() {
     }
 }
 
+#[test]
+fn where_memory_is_limited_the_heap_takes_a_part_of_what_is_free() {
+    for runtime in supported() {
+        let mut process = running(runtime);
+        let mut config = config(&["wall", "exceptions"], CpuEngine::SuspendWalk);
+        config.free_memory = Some(64 << 10);
+        let mut client = Client::attach(&process, config);
+        client.wait(|client| client.bye.is_some());
+        assert_eq!(client.bye.as_ref().unwrap().reason, ByeReason::Failed, "{runtime}");
+        assert!(client.complaints().iter().any(|text| *text == wire::OUT_OF_MEMORY), "{:?}", client.complaints());
+        wait_gone(process.pid());
+        assert!(process.is_running());
+    }
+}
+
 /// From .NET 6 on a main profiler that leaves is counted as one beside it, of which there is none then: ends of threads are not told any more.
 #[test]
 fn nothing_is_walked_once_the_runtime_has_ceased_to_call() {

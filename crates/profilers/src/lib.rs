@@ -171,6 +171,7 @@ mod tests {
             makes_up: false,
             stays: false,
             quota: None,
+            free_memory: None,
         };
         assert_eq!(create(&config).len(), 0);
         assert_eq!(events_of(&config), (0, 0));

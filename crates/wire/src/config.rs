@@ -30,6 +30,9 @@ pub struct SessionConfig {
     pub stays: bool,
     /// CPU time that the quota of the process's control groups allows, in thousandths of a processor; `None` without one.
     pub quota: Option<u32>,
+    /// Bytes that are free in the process's memory cgroup as the recording begins; `None` where nothing
+    /// limits it.
+    pub free_memory: Option<u64>,
 }
 
 /// One profiler and its parameters as `key = value` texts that its spec validated outside.
@@ -140,6 +143,7 @@ mod tests {
             makes_up: false,
             stays: false,
             quota: None,
+            free_memory: None,
         }
     }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// What the agent says when it ends a recording because there is no memory.
 pub const OUT_OF_MEMORY: &str = "the recording ends: the process has no memory left for the agent, or the agent uses more than its \
-     budget. Raise the limit on its memory (RLIMIT_AS, vm.overcommit_memory), or record less";
+     budget. Raise the limit on its memory (RLIMIT_AS, memory.max of its container, vm.overcommit_memory), or record less";
 
 macro_rules! resources {
     ($($(#[$doc:meta])* $variant:ident {

@@ -727,8 +727,9 @@ impl Attempt<'_> {
             return None;
         }
         if let Some(wrong) = &ended.wrong {
+            let fared = self.scene.memory.as_ref().map_or_else(String::new, |group| format!("; {}", group.fared()));
             self.failures.push(format!(
-                "{DEAD}: {} ({})",
+                "{DEAD}: {} ({}){fared}",
                 wrong.lines().next().unwrap_or_default(),
                 shown(ended.status)
             ));

@@ -255,6 +255,7 @@ const LEAST_MEMORY: u64 = 64 << 20;
 /// nothing until then.
 fn memory(scene: &mut Scene) -> Result<()> {
     let group = scene.group("memory")?;
+    scene.memory = Some(group.clone());
     scene.when_ready(move |_| {
         thread::sleep(Duration::from_millis(1500));
         let used = group.number("memory.max_usage_in_bytes", "memory.peak")?;

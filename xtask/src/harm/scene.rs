@@ -61,6 +61,8 @@ pub struct Scene {
     pub done: Vec<Step>,
     /// Checks at the end, while the target lives.
     pub checks: Vec<Check>,
+    /// The target's memory group, where it has one.
+    pub memory: Option<Group>,
     /// Signals whose handlers change without clrscope: a mask.
     pub foreign_signals: u64,
     undo: Vec<Box<dyn FnOnce() + Send>>,
@@ -106,6 +108,7 @@ impl Scene {
             meanwhile: Vec::new(),
             done: Vec::new(),
             checks: Vec::new(),
+            memory: None,
             foreign_signals: 0,
             undo: Vec::new(),
             folder,
@@ -220,6 +223,19 @@ impl Group {
     pub fn limit(&self, v1: (&str, &str), v2: (&str, &str)) -> Result<()> {
         let (file, value) = if self.is_v1 { v1 } else { v2 };
         fs::write(self.folder.join(file), value).with_context(|| format!("{}/{file}", self.folder.display()))
+    }
+
+    /// How a memory group fared, in words: where it is full the kernel ends a process of it.
+    pub fn fared(&self) -> String {
+        let file = self.folder.join(if self.is_v1 { "memory.oom_control" } else { "memory.events" });
+        let text = fs::read_to_string(file).unwrap_or_default();
+        let ended = text.lines().find_map(|line| line.strip_prefix("oom_kill ")).unwrap_or("an unknown number of");
+        let number = |v1, v2| self.number(v1, v2).map_or_else(|_| "?".to_owned(), |bytes| (bytes >> 20).to_string());
+        let most = number("memory.max_usage_in_bytes", "memory.peak");
+        let limit = number("memory.limit_in_bytes", "memory.max");
+        format!(
+            "its memory group has used {most} of {limit} MB at most, and the kernel has ended {ended} processes of it"
+        )
     }
 
     /// A number.

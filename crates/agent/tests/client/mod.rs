@@ -43,6 +43,7 @@ pub fn config(profilers: &[&str], cpu: CpuEngine) -> SessionConfig {
         makes_up: false,
         stays: false,
         quota: None,
+        free_memory: None,
     }
 }
 

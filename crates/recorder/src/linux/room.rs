@@ -118,6 +118,12 @@ pub(super) fn lacks_memory(pid: u32) -> Option<String> {
     ))
 }
 
+/// Bytes that are free in the memory cgroup of a process that has least; `None` where nothing limits it.
+pub(super) fn free_memory_of(pid: u32) -> Option<u64> {
+    let cgroup = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    free_of(&cgroup).map(|(free, _)| free)
+}
+
 /// Whether the C library of a process is musl, by the files that it has mapped: `None` if it has no loader of either.
 fn has_musl<'a>(mut files: impl Iterator<Item = &'a Path>) -> Option<bool> {
     files.find_map(|file| {

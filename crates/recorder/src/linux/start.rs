@@ -8,6 +8,7 @@ use super::{
     link::AgentLink,
     place::{IDLE_NAME, Place, random},
     pump::{Out, Pump, Sources, now},
+    room,
     target::Target,
 };
 use crate::{EngineChoice, Progress, RecordError, RecordOptions, RuleHandle, StopHandle};
@@ -142,6 +143,7 @@ pub(super) fn config(
         makes_up: false,
         stays: false,
         quota: quota(pid),
+        free_memory: room::free_memory_of(pid),
     })
 }
 
@@ -176,6 +178,7 @@ pub(super) fn make_up(pid: u32, options: &RecordOptions) -> Result<bool, RecordE
         makes_up: true,
         stays: false,
         quota: None,
+        free_memory: None,
     };
     let load = |library: &Path| {
         let library = library.display().to_string();

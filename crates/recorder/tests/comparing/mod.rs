@@ -184,6 +184,7 @@ impl Comparing {
             makes_up: false,
             stays: false,
             quota: None,
+            free_memory: None,
         };
         let port: Port = diagnostics::find_pid(process.pid()).unwrap().port().unwrap();
         port.attach_profiler(wire::CLSID_MAIN, agent.to_str().unwrap(), &config.to_bytes(), LIMIT).unwrap();
