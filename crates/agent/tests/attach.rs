@@ -173,7 +173,7 @@ fn where_memory_is_limited_the_heap_takes_a_part_of_what_is_free() {
         let mut client = Client::attach(&process, config);
         client.wait(|client| client.bye.is_some());
         assert_eq!(client.bye.as_ref().unwrap().reason, ByeReason::Failed, "{runtime}");
-        assert!(client.complaints().iter().any(|text| *text == wire::OUT_OF_MEMORY), "{:?}", client.complaints());
+        assert!(client.complaints().contains(&wire::OUT_OF_MEMORY), "{:?}", client.complaints());
         wait_gone(process.pid());
         assert!(process.is_running());
     }
