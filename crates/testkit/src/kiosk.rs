@@ -42,13 +42,17 @@ impl Kiosk {
     /// When the runtime or ASP.NET Core is missing, or the service does not start.
     #[track_caller]
     pub fn start() -> Kiosk {
-        match Self::try_start() {
+        match Self::start_with(|launch| launch) {
             Ok(kiosk) => kiosk,
             Err(error) => panic!("{error:#}"),
         }
     }
 
-    fn try_start() -> Result<Kiosk> {
+    /// As [`Kiosk::start`], with what else its process gets.
+    ///
+    /// # Errors
+    /// When ASP.NET Core is missing, or the service does not start.
+    pub fn start_with(with: impl FnOnce(Launch) -> Launch) -> Result<Kiosk> {
         let Host::Muxer { dotnet, framework } = Runtime::V9.require().host() else {
             anyhow::bail!("{} is multi-file", Runtime::V9)
         };
@@ -78,7 +82,8 @@ impl Kiosk {
         let launch = Launch::new(dotnet).arg(folder.path().join("Kiosk.dll"));
         // What appsettings.json of a new project says: without it, each request writes two lines to the console.
         let launch = launch.env("Logging__LogLevel__Microsoft.AspNetCore", "Warning");
-        let mut process = launch.env("ASPNETCORE_URLS", "http://127.0.0.1:0").private_tmp().try_start()?;
+        let launch = launch.env("ASPNETCORE_URLS", "http://127.0.0.1:0").private_tmp();
+        let mut process = with(launch).try_start()?;
         let line = process.wait_for_line(REQUEST_LIMIT, |line| line.contains("Now listening on:"))?;
         let port = line.rsplit(':').next().and_then(|port| port.trim().parse().ok());
         let port = port.with_context(|| format!("no port in {line}"))?;

@@ -271,7 +271,12 @@ fn jobs(options: &Options) -> Vec<Job<'_>> {
             for runtime in newrelic::RUNTIMES {
                 add(newrelic::START, Some(runtime), Box::new(move || newrelic::start(runtime)));
                 add(newrelic::CALL, Some(runtime), Box::new(move || newrelic::call(runtime)));
+                add(newrelic::COMPILE, Some(runtime), Box::new(move || newrelic::compile_many(runtime)));
+                add(newrelic::LOG, Some(runtime), Box::new(move || newrelic::log(runtime)));
+                add(newrelic::TOGGLE, Some(runtime), Box::new(move || newrelic::toggle(runtime)));
             }
+            #[cfg(target_os = "linux")]
+            add(newrelic::SERVICE, Some(Runtime::V9), Box::new(newrelic::service));
             add(newrelic::SIZE, None, Box::new(newrelic::size));
         }
         // It has tables of its own.

@@ -35,7 +35,6 @@ impl Interrupt {
     }
 
     /// One without interrupts.
-    #[cfg(test)]
     pub fn never() -> Interrupt {
         Interrupt(Arc::default())
     }

@@ -79,6 +79,15 @@ struct Comparison {
     subjects: Vec<Subject>,
 }
 
+/// How many requests a service answers in a second under full load.
+///
+/// # Errors
+/// When wrk is missing, or the load fails.
+pub fn requests_per_second(url: &str, connections: u32, seconds: u64) -> Result<f64> {
+    let load = wrk::run(url, connections, seconds, &Interrupt::never())?;
+    Ok(load.requests as f64 / load.seconds)
+}
+
 /// Runs all comparisons and prints their tables.
 ///
 /// # Errors
