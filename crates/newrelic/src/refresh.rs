@@ -12,6 +12,7 @@ use newrelic_compat::event_log::What;
 use newrelic_compat::loaded::LoadedModule;
 use newrelic_compat::log::Level;
 use newrelic_compat::points::{MethodName, Points, Refresh, refresh};
+use newrelic_compat::rewrite::IMPL_ASYNC;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread;
@@ -46,7 +47,7 @@ fn change_module(instance: &Instance, module: &Module, change: &Refresh) {
     if !open_if_needed(instance, module) {
         return;
     }
-    let (revert, wanted) = {
+    let (revert, asynchronous, wanted) = {
         let guard = module.opened();
         let Some(opened) = &*guard else { return };
         let Ok(metadata) = instance.info.module_metadata(module.id) else { return };
@@ -57,8 +58,23 @@ fn change_module(instance: &Instance, module: &Module, change: &Refresh) {
         // Only what was asked for can be reverted.
         let revert: Vec<_> =
             methods(&change.revert).intersection(&opened.requested.iter().copied().collect()).copied().collect();
-        (revert, methods(&change.instrument))
+        let wanted = methods(&change.instrument);
+        let is_async = |&method: &MethodDef| {
+            metadata.method_props(method).is_ok_and(|props| props.implementation.bits() & IMPL_ASYNC != 0)
+        };
+        (revert, wanted.iter().filter(|method| is_async(method)).count(), wanted)
     };
+    if asynchronous > 0 {
+        // Previews of .NET 11 say nothing of it: all calls for the new body succeed.
+        let text = || {
+            format!(
+                "{asynchronous} runtime-async methods of {} get points while the program runs: those that have run keep \
+                 their bodies in previews of .NET 11 (dotnet/runtime#128944)",
+                module.assembly
+            )
+        };
+        instance.log.line(Level::Warn, text);
+    }
     let methods: Vec<_> = revert.iter().map(|&method| ModuleMethod { module: module.id, method }).collect();
     if !methods.is_empty() {
         instance

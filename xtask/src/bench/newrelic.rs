@@ -15,9 +15,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use testkit::{Compiler, Extras, Launch, Runtime, source_root};
 #[cfg(target_os = "linux")]
 use testkit::Kiosk;
+use testkit::{Compiler, Extras, Launch, Runtime, source_root};
 
 /// For `--only`.
 pub const START: &str = "drop-in, start of a program";
@@ -286,7 +286,8 @@ pub fn log(runtime: Runtime) -> Result<Vec<Row>> {
         let mut more = Vec::new();
         for round in 0..=STARTS {
             let start = |home: &Home| once(home.under(Launch::assembly(&program, runtime, &[""; 0]), mode).command());
-            let difference = if round % 2 == 0 { -start(&quiet)? + start(&loud)? } else { start(&loud)? - start(&quiet)? };
+            let difference =
+                if round % 2 == 0 { -start(&quiet)? + start(&loud)? } else { start(&loud)? - start(&quiet)? };
             if round > 0 {
                 more.push(difference);
             }
@@ -344,7 +345,8 @@ pub fn service() -> Result<Vec<Row>> {
             };
             if round >= 3 {
                 longer.push(plain / observed);
-                let resident = |kiosk: &Kiosk| super::observe::memory(kiosk.process.pid(), "VmRSS").context("it has ended");
+                let resident =
+                    |kiosk: &Kiosk| super::observe::memory(kiosk.process.pid(), "VmRSS").context("it has ended");
                 memory.push((resident(&with)? as f64 - resident(&alone)? as f64) / 1e6);
             }
         }

@@ -3,7 +3,7 @@
 use crate::support::{Home, compile, run};
 use newrelic_compat::shape::AgentShape;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use testkit::{Extras, Runtime};
 
 /// What a step of `Live.cs` prints: its name and result, and which methods had a tracer.
@@ -91,6 +91,44 @@ fn threads_call_what_is_toggled() {
         let counts = tracers.strip_prefix("TRACERS started=").and_then(|rest| rest.split_once(" finished="));
         let (started, finished) = counts.unwrap_or_else(|| panic!("{case}: {tracers}"));
         assert!(started == finished && started != "0", "{case}: {tracers}");
+    }
+}
+
+/// Puts `MethodImplAttributes.Async` (0x2000, .NET 11) in the place of the options of the program's method `Later`: columns
+/// `ImplFlags` and `Flags` of its row of the table of methods (ECMA-335, II.22.26).
+fn with_runtime_async(program: &Path, folder: &Path) -> PathBuf {
+    let (before, after) = ([0x68, 0x00, 0x96, 0x00], [0x08, 0x20, 0x96, 0x00]);
+    let mut bytes = fs::read(program).unwrap();
+    let found: Vec<usize> = (0..bytes.len() - 4).filter(|&at| bytes[at..at + 4] == before).collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    bytes[found[0]..found[0] + 4].copy_from_slice(&after);
+    let config = "Live.runtimeconfig.json";
+    fs::copy(program.with_file_name(config), folder.join(config)).unwrap();
+    fs::write(folder.join("Live.dll"), bytes).unwrap();
+    folder.join("Live.dll")
+}
+
+/// The runtimes here do not know the mark, and no agent before 10.55 traces such methods.
+#[test]
+fn a_runtime_async_method_that_may_keep_its_body_is_told() {
+    let compiled = compile("Live", "Live.cs", false, Extras::default());
+    for runtime in [Runtime::V3_1, Runtime::V9] {
+        let home = Home::new(AgentShape::V10_54, None);
+        let program = with_runtime_async(&compiled, home.path());
+        let lines = run(home.launch(&program, runtime, &[home.path(), Path::new("async")])).well(&runtime.to_string());
+        assert_eq!(lines, ["ASYNC 0x00000000 4 5"], "{runtime}");
+        let log = home.log();
+        let warnings: Vec<_> = log.iter().filter(|line| line.contains("keep their bodies")).collect();
+        assert!(
+            matches!(warnings[..], [line] if line.starts_with("[Warn ] ") && line.contains("1 runtime-async methods of Live ")),
+            "{runtime}\n{}",
+            log.join("\n")
+        );
+        assert!(
+            log.iter().any(|line| line.contains("Skipping a runtime-async method: ")),
+            "{runtime}\n{}",
+            log.join("\n")
+        );
     }
 }
 

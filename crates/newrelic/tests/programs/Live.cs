@@ -1,6 +1,6 @@
 // Changes what is instrumented while it runs, by the functions that the managed agent calls, and prints what they give. The
 // argument is the agent's home folder. Started with "stress", four threads call methods while points come and go; with "exit", it ends
-// meanwhile.
+// meanwhile; with "async", a method that is marked as runtime-async gets a point.
 using System;
 using System.Collections.Generic;
 using System.IO;
@@ -11,6 +11,8 @@ namespace Live {
   public static class Traced {
     [MethodImpl(MethodImplOptions.NoInlining)] public static int Add(int x) { return x + 1; }
     [MethodImpl(MethodImplOptions.NoInlining)] public static T Same<T>(T x) { return x; }
+    // A test puts the mark of runtime-async methods in the place of these options, which the compiler does not know.
+    [MethodImpl(MethodImplOptions.NoInlining | MethodImplOptions.NoOptimization | MethodImplOptions.Synchronized)] public static System.Threading.Tasks.Task<int> Later(int x) { return System.Threading.Tasks.Task.FromResult(x); }
     public class Inner { [MethodImpl(MethodImplOptions.NoInlining)] public int Twice(int x) { return 2 * x; } }
   }
   public static class Program {
@@ -30,6 +32,7 @@ namespace Live {
       refresh = Function<Plain>("InstrumentationRefresh"); reload = Function<Plain>("ReloadConfiguration"); apply = Function<Plain>("ApplyCustomInstrumentation"); add = Function<Add>("AddCustomInstrumentation");
       string home = arguments[0], all = Xml(Of("Live.Traced", "Add"), Of("Live.Traced", "Same"), Of("Live.Traced+Inner", "Twice"));
       if (arguments.Length > 1 && arguments[1] == "exit") return Exit(all);
+      if (arguments.Length > 1 && arguments[1] == "async") { int early = Traced.Later(4).Result; add("later", Xml(Of("Live.Traced", "Later"))); Console.WriteLine("ASYNC 0x{0:x8} {1} {2}", apply(), early, Traced.Later(5).Result); return 0; }
       if (arguments.Length > 1) return Stress();
       string file = Path.Combine(home, "extensions", "live.xml"), configuration = Path.Combine(home, "newrelic.config"), before = File.ReadAllText(configuration);
       Step("nothing to apply", apply());
