@@ -11,7 +11,7 @@ use crate::os::threads::is_gone;
 use crate::queue::Event;
 use crate::runtime::Walked;
 use corprof::ids::ThreadId;
-use profilers::{Stacked, Stacks, Task, Walk, WorkerCx};
+use profilers::{Stacked, Stacks, Task, ThreadMap, Walk, WorkerCx};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use wire::{BlockedStack, Nanos, Record};
@@ -139,8 +139,8 @@ struct Worker<'a> {
     /// Threads of this round, once somebody has asked for them.
     seen: Option<Vec<Task>>,
     /// Threads of this round by number.
-    ids: HashMap<u32, ThreadId>,
-    last: HashMap<u32, LastStack>,
+    ids: ThreadMap<ThreadId>,
+    last: ThreadMap<LastStack>,
     ips: Vec<u64>,
     /// Whether blocked threads are read; `None` until that is found out.
     reads: Option<bool>,
@@ -176,8 +176,8 @@ impl<'a> Worker<'a> {
             tasks: Tasks::default(),
             round: 0,
             seen: None,
-            ids: HashMap::new(),
-            last: HashMap::new(),
+            ids: ThreadMap::default(),
+            last: ThreadMap::default(),
             ips: Vec::new(),
             reads: None,
             copy: Vec::new(),

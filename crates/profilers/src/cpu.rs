@@ -1,7 +1,6 @@
 //! `cpu`: where threads spend time on a processor.
 
-use crate::{Collector, ProfilerSpec, Settings, Task, ValueSpec, WorkerCx};
-use std::collections::HashMap;
+use crate::{Collector, ProfilerSpec, Settings, Task, ThreadMap, ValueSpec, WorkerCx};
 use std::sync::{Mutex, PoisonError};
 use wire::{CpuEngine, CpuSample, Nanos, Record};
 
@@ -35,7 +34,7 @@ pub(crate) fn create(settings: &Settings) -> Option<Box<dyn Collector>> {
 
 struct SuspendWalk {
     interval: Nanos,
-    last_run: Mutex<HashMap<u32, Nanos>>,
+    last_run: Mutex<ThreadMap<Nanos>>,
 }
 
 impl Collector for SuspendWalk {

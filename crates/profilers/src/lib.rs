@@ -12,10 +12,12 @@
 mod collector;
 mod selection;
 mod spec;
+mod thread_map;
 
 pub use collector::*;
 pub use selection::*;
 pub use spec::*;
+pub use thread_map::*;
 
 use wire::SessionConfig;
 

@@ -1,7 +1,6 @@
 //! `wall`: what every thread does or waits for.
 
-use crate::{Collector, ParamKind, ParamSpec, ProfilerSpec, Settings, Stacked, ValueSpec, WorkerCx};
-use std::collections::HashMap;
+use crate::{Collector, ParamKind, ParamSpec, ProfilerSpec, Settings, Stacked, ThreadMap, ValueSpec, WorkerCx};
 use std::sync::{Mutex, PoisonError};
 use wire::{Nanos, Record, WallSample, WallTick};
 
@@ -36,7 +35,7 @@ pub(crate) struct Wall {
     interval: Nanos,
     /// What a tick is sent as.
     record: fn(WallTick) -> Record,
-    last_run: Mutex<HashMap<u32, Nanos>>,
+    last_run: Mutex<ThreadMap<Nanos>>,
 }
 
 impl Wall {
@@ -59,7 +58,7 @@ impl Collector for Wall {
         let time = cx.now();
         let tasks = cx.tasks();
         let taken = cx.stacks(&tasks);
-        let mut ran = HashMap::with_capacity(tasks.len());
+        let mut ran = ThreadMap::with_capacity_and_hasher(tasks.len(), Default::default());
         let mut threads = Vec::with_capacity(tasks.len());
         for (task, stacked) in tasks.iter().zip(taken.threads) {
             let before = last_run.get(&task.os_tid).copied().unwrap_or(task.run);

@@ -4,7 +4,7 @@ use super::clock;
 use super::descriptors::{read_task, read_task_now};
 use super::threads::{OWN_NAMES, current_tid, is_gone};
 use crate::ledger;
-use std::collections::HashMap;
+use profilers::ThreadMap;
 
 /// What the kernel says of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct TaskTimes {
 /// A thread's CPU time is one system call. Its state costs ten times as much, and hardly changes while the thread does not run.
 #[derive(Debug, Default)]
 pub struct Tasks {
-    known: HashMap<u32, Known>,
+    known: ThreadMap<Known>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +122,7 @@ pub fn state_now(tid: u32) -> u8 {
 #[derive(Debug, Default)]
 pub struct Sleepers {
     /// Threads that slept, and the CPU time that they had used until then: if that is the same, they sleep still.
-    slept: HashMap<u32, u64>,
+    slept: ThreadMap<u64>,
 }
 
 impl Sleepers {
