@@ -30,6 +30,8 @@ struct Known {
     taken: u8,
     /// How often it may be.
     most_taken: u8,
+    /// Whether the thread was not looked at, at the last tick.
+    skipped: bool,
 }
 
 impl Tasks {
@@ -57,8 +59,11 @@ impl Tasks {
     }
 
     /// As [`Self::read`], but the state of a thread that has run since the last time is not read: it is `?`, and whoever
-    /// finds it out notes it.
+    /// finds it out notes it. A thread that has slept for some fifty times is looked at every other time.
     pub fn read_if_still(&mut self, tid: u32) -> Option<TaskTimes> {
+        if let Some(times) = self.asleep(tid) {
+            return Some(times);
+        }
         let Some(run) = clock::cpu_of(tid) else {
             self.known.remove(&tid);
             return None;
@@ -76,6 +81,13 @@ impl Tasks {
         }
         self.note(tid, times);
         Some(times)
+    }
+
+    /// What is known of a thread that has slept for long, every other time.
+    fn asleep(&mut self, tid: u32) -> Option<TaskTimes> {
+        let known = self.known.get_mut(&tid)?;
+        known.skipped = !known.skipped && known.most_taken == Self::MOST_TAKEN_ASLEEP;
+        known.skipped.then_some(known.times)
     }
 
     /// What is known of a thread that has not run since.
@@ -99,7 +111,7 @@ impl Tasks {
             // Not all of them are read at the same tick.
             None => ((tid % 8) as u8, Self::MOST_TAKEN),
         };
-        self.known.insert(tid, Known { times, taken, most_taken });
+        self.known.insert(tid, Known { times, taken, most_taken, skipped: false });
     }
 
     /// Forgets threads that are no longer of interest.
@@ -207,6 +219,20 @@ mod tests {
         while clock::thread_cpu() < end {}
         let after = tasks.read(current_tid()).unwrap();
         assert!(after.run > before.run, "{before:?} {after:?}");
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_for_long_is_looked_at_every_other_time() {
+        let mut tasks = Tasks::default();
+        let asleep = TaskTimes { run: 5, state: b'S' };
+        tasks.note(1, asleep);
+        tasks.note(1, asleep);
+        assert_eq!([tasks.asleep(1), tasks.asleep(1)], [None, None], "not for long yet");
+        tasks.note(1, asleep);
+        assert_eq!([1, 1, 1, 1].map(|tid| tasks.asleep(tid)), [Some(asleep), None, Some(asleep), None]);
+        tasks.note(1, TaskTimes { run: 6, state: b'S' });
+        assert_eq!([tasks.asleep(1), tasks.asleep(1)], [None, None], "it has run");
+        assert_eq!(tasks.asleep(2), None);
     }
 
     #[test]
