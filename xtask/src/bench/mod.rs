@@ -327,7 +327,7 @@ mod tests {
         assert_eq!(jobs(&Options::of(Suite::Illness)).len(), 6 * 3 + 1 + 2 + 3 * 2 + 1 - 2);
         assert_eq!(jobs(&Options::of(Suite::Il)).len(), 1 + 2 * 2 + 2);
         assert_eq!(jobs(&Options::of(Suite::Launch)).len(), 3);
-        assert_eq!(jobs(&Options::of(Suite::Newrelic)).len(), 2 * 2 + 1);
+        assert_eq!(jobs(&Options::of(Suite::Newrelic)).len(), 2 * 5 + 1 + usize::from(cfg!(target_os = "linux")));
     }
 
     #[test]

@@ -210,7 +210,7 @@ pub fn call(runtime: Runtime) -> Result<Vec<Row>> {
             let (what, told) = (format!("{what}, each of 2 threads"), two.with_quartiles("ns"));
             // Fast calls share nothing that is written: more than a little above one thread is a fault.
             rows.push(match mode {
-                "fast" => Row::new(what, runtime, two.median(), told, Goal::only(1.15 * one.median(), "ns")),
+                "fast" => Row::new(what, runtime, two.median(), told, Goal::only((1.15 * one.median()).round(), "ns")),
                 _ => Row::told(what, runtime, told),
             });
         }

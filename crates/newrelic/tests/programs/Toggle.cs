@@ -1,6 +1,6 @@
 // Four threads call a hundred methods while points for all of them come and go for so many seconds as the argument says. Prints how often
 // they came or went, and how many results were wrong. The methods are in the class Many of this assembly, which whoever compiles this adds:
-// the method with number n, in their order, returns its argument and n.
+// M7 adds 7 to its argument.
 using System;
 using System.Collections.Generic;
 using System.Diagnostics;
@@ -15,8 +15,9 @@ public static class Toggle {
     IntPtr library = NativeLibrary.Load(Environment.GetEnvironmentVariable("CORECLR_PROFILER_PATH"));
     var apply = Marshal.GetDelegateForFunctionPointer<Plain>(NativeLibrary.GetExport(library, "ApplyCustomInstrumentation"));
     var add = Marshal.GetDelegateForFunctionPointer<Add>(NativeLibrary.GetExport(library, "AddCustomInstrumentation"));
-    var calls = new List<Func<int, int>>(); var points = "";
+    var calls = new List<Func<int, int>>(); var added = new List<int>(); var points = "";
     foreach (var method in typeof(Many).GetMethods(BindingFlags.Static | BindingFlags.Public)) {
+      added.Add(int.Parse(method.Name.Substring(1), CultureInfo.InvariantCulture));
       calls.Add((Func<int, int>)method.CreateDelegate(typeof(Func<int, int>)));
       points += "<match assemblyName='Toggle' className='Many'><exactMethodMatcher methodName='" + method.Name + "'/></match>";
     }
@@ -24,7 +25,7 @@ public static class Toggle {
     bool over = false; long wrong = 0;
     var threads = new Thread[4];
     for (int i = 0; i < threads.Length; i++) {
-      threads[i] = new Thread(() => { for (int n = 0; !Volatile.Read(ref over); n++) if (calls[n % calls.Count](n) != n + n % calls.Count) Interlocked.Increment(ref wrong); });
+      threads[i] = new Thread(() => { for (int n = 0; !Volatile.Read(ref over); n++) if (calls[n % calls.Count](n) != n + added[n % calls.Count]) Interlocked.Increment(ref wrong); });
       threads[i].Start();
     }
     var watch = Stopwatch.StartNew();
