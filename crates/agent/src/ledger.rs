@@ -116,7 +116,7 @@ fn share_of(free: Option<u64>) -> u64 {
     free.map_or(u64::MAX, |free| free / PART)
 }
 
-/// What the heap may take of the memory that is free, beside what it holds: half of it, as the program goes on allocating.
+/// What the heap may take of the memory that is free, beside what it holds: half of it, as the program itself needs more, too.
 fn heap_share_of(free: Option<u64>, held: u64) -> u64 {
     free.map_or(u64::MAX, |free| (free / 2).saturating_add(held))
 }

@@ -156,7 +156,7 @@ impl EventLog {
     /// # Errors
     /// It cannot be written, or the log is as long as it may be. The log ends before it, and this is reported once.
     pub fn write(&mut self, line: &EventLine) -> io::Result<()> {
-        // A process that was forked shares the file, and no program of .NET goes on in one.
+        // A process that was forked shares the file, and no .NET program continues in one.
         if self.has_ended() || std::process::id() != self.pid {
             return Ok(());
         }
@@ -440,7 +440,7 @@ mod tests {
         }
         assert_eq!((failed, log.has_ended()), (1, true));
         assert!((2..5).contains(&lines(&path).len()));
-        // Nobody else gets the name while the process runs.
+        // No other process gets the name while the process runs.
         assert!(create(&path).is_err());
         drop(log);
         // A disk that is full.

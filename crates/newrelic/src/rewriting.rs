@@ -58,19 +58,9 @@ pub fn module_loaded(instance: &Instance, id: ModuleId) {
         request(instance, &module, &wanted);
     }
     // A refresh that ended meanwhile did not know the module. Those that begin now do.
-    if !Arc::ptr_eq(&points, &instance.points()) {
+    if !Arc::ptr_eq(&points, &instance.points()) && module.opened().is_some() {
         let is_named = instance.points().has_assembly(&module.assembly);
-        let wanted = self::wanted(instance, id, &module.assembly, is_named, is_api);
-        let is_closed = || module.opened().is_none();
-        if !wanted.is_empty()
-            && is_closed()
-            && let Some(opened) = open(instance, id, resolved.direct)
-        {
-            module.opened().get_or_insert(opened);
-        }
-        if !is_closed() {
-            request(instance, &module, &wanted);
-        }
+        request(instance, &module, &self::wanted(instance, id, &module.assembly, is_named, is_api));
     }
 }
 

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// A map by thread numbers of the operating system. Ticks look up each thread several times, and the kernel gives the numbers
-/// out one after the other: nobody can choose them so that they collide.
+/// out one after the other: they cannot be chosen so that they collide.
 pub type ThreadMap<V> = HashMap<u32, V, BuildHasherDefault<ThreadHasher>>;
 
 /// The hash of a thread number.
