@@ -135,7 +135,7 @@ mod tests {
     }
 
     fn settings(runtime: Runtime, shape: AgentShape, strategy: CallingStrategy) -> Settings<'static> {
-        Settings { runtime, shape, strategy, agent_path: "", scopes: Scopes::Facades }
+        Settings { runtime, shape, start_method: None, strategy, agent_path: "", scopes: Scopes::Facades }
     }
 
     fn points() -> Points {

@@ -3,7 +3,7 @@
 //! Injected code names members of that file. Where those are not as expected the program runs on, but nothing is traced,
 //! and no error is reported. So the file decides, not a version number.
 
-use cil::MethodSig;
+use cil::{MethodSig, Token, TokenKind};
 use metadata::{Metadata, column, table};
 use std::fmt;
 use std::str::FromStr;
@@ -37,6 +37,15 @@ impl fmt::Display for AgentShape {
             Self::V10_55 => "10.55",
         })
     }
+}
+
+/// What the file of a managed agent shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shim {
+    /// The shape.
+    pub shape: AgentShape,
+    /// The `MethodDef` of the method that starts tracers, in that file.
+    pub start: Token,
 }
 
 /// Which shape to assume.
@@ -85,42 +94,44 @@ pub enum ShapeError {
     },
 }
 
-/// The shape of the agent whose file has these bytes.
+/// What the agent's file shows that has these bytes.
 ///
 /// # Errors
 /// The file shows no known shape.
-pub fn of_file(bytes: &[u8]) -> Result<AgentShape, ShapeError> {
+pub fn of_file(bytes: &[u8]) -> Result<Shim, ShapeError> {
     of_metadata(&Metadata::of_file(bytes)?)
 }
 
-/// The shape of the agent with these metadata.
+/// What the file of the agent with these metadata shows.
 ///
 /// # Errors
 /// They show no known shape.
-pub fn of_metadata(metadata: &Metadata<'_>) -> Result<AgentShape, ShapeError> {
+pub fn of_metadata(metadata: &Metadata<'_>) -> Result<Shim, ShapeError> {
     let is = |row, column, wanted: &str| metadata.name(table::TYPE_DEF, row, column).is_some_and(|name| name == wanted);
     let shim = (1..=metadata.rows(table::TYPE_DEF))
         .find(|&row| is(row, column::TYPE_NAME, SHIM_NAME) && is(row, column::TYPE_SPACE, SHIM_SPACE))
         .ok_or(ShapeError::NoShim)?;
-    let mut parameters = None;
+    let mut start = None;
     let mut has_delegate = false;
     for method in metadata.members(table::TYPE_DEF, shim, column::TYPE_METHODS) {
         match metadata.name(table::METHOD_DEF, method, column::METHOD_NAME).as_deref() {
             Some(START) => {
                 let blob = metadata.blob_of(table::METHOD_DEF, method, column::METHOD_SIGNATURE);
                 let signature = blob.and_then(|blob| MethodSig::decode(blob).ok()).ok_or(ShapeError::NoShim)?;
-                parameters = Some(signature.parameters.len());
+                start = Some((Token::new(TokenKind::MethodDef, method), signature.parameters.len()));
             }
             Some(START_DELEGATE) => has_delegate = true,
             _ => {}
         }
     }
-    match (parameters.ok_or(ShapeError::NoShim)?, has_delegate) {
-        (11, false) => Ok(AgentShape::V10_53),
-        (11, true) => Ok(AgentShape::V10_54),
-        (12, true) => Ok(AgentShape::V10_55),
-        (parameters, _) => Err(ShapeError::UnknownShim { parameters }),
-    }
+    let (start, parameters) = start.ok_or(ShapeError::NoShim)?;
+    let shape = match (parameters, has_delegate) {
+        (11, false) => AgentShape::V10_53,
+        (11, true) => AgentShape::V10_54,
+        (12, true) => AgentShape::V10_55,
+        (parameters, _) => return Err(ShapeError::UnknownShim { parameters }),
+    };
+    Ok(Shim { shape, start })
 }
 
 #[cfg(test)]
@@ -180,21 +191,22 @@ mod tests {
         out
     }
 
-    fn shape(name: &str, methods: &[(&str, u8)]) -> Result<AgentShape, ShapeError> {
-        of_metadata(&Metadata::parse(metadata_of(name, methods)).unwrap())
+    fn shim(name: &str, methods: &[(&str, u8)]) -> Result<(AgentShape, u32), ShapeError> {
+        let shim = of_metadata(&Metadata::parse(metadata_of(name, methods)).unwrap())?;
+        Ok((shim.shape, shim.start.0))
     }
 
     #[test]
     fn members_tell_the_shape() {
         let start = |parameters| ("GetFinishTracerDelegate", parameters);
         let delegate = ("GetFinishTracerDelegateFunc", 0);
-        assert_eq!(shape("AgentShim", &[("Other", 2), start(11)]), Ok(AgentShape::V10_53));
-        assert_eq!(shape("AgentShim", &[start(11), delegate]), Ok(AgentShape::V10_54));
-        assert_eq!(shape("AgentShim", &[delegate, start(12)]), Ok(AgentShape::V10_55));
-        assert_eq!(shape("AgentShim", &[start(13), delegate]), Err(ShapeError::UnknownShim { parameters: 13 }));
-        assert_eq!(shape("AgentShim", &[start(12)]), Err(ShapeError::UnknownShim { parameters: 12 }));
-        assert_eq!(shape("AgentShim", &[delegate]), Err(ShapeError::NoShim));
-        assert_eq!(shape("AgentShims", &[start(11)]), Err(ShapeError::NoShim));
+        assert_eq!(shim("AgentShim", &[("Other", 2), start(11)]), Ok((AgentShape::V10_53, 0x0600_0002)));
+        assert_eq!(shim("AgentShim", &[start(11), delegate]), Ok((AgentShape::V10_54, 0x0600_0001)));
+        assert_eq!(shim("AgentShim", &[delegate, start(12)]), Ok((AgentShape::V10_55, 0x0600_0002)));
+        assert_eq!(shim("AgentShim", &[start(13), delegate]), Err(ShapeError::UnknownShim { parameters: 13 }));
+        assert_eq!(shim("AgentShim", &[start(12)]), Err(ShapeError::UnknownShim { parameters: 12 }));
+        assert_eq!(shim("AgentShim", &[delegate]), Err(ShapeError::NoShim));
+        assert_eq!(shim("AgentShims", &[start(11)]), Err(ShapeError::NoShim));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use newrelic_compat::environment::Environment;
 use newrelic_compat::log::{Level, Message, texts};
 use newrelic_compat::points::{CustomInstrumentation, Loaded, Points, Sources, load_all};
 use newrelic_compat::rewrite::{Scopes, Settings};
-use newrelic_compat::shape::AgentShape;
+use newrelic_compat::shape::{AgentShape, Shim};
 use newrelic_compat::strategy::CallingStrategy;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -47,6 +47,8 @@ pub struct Instance {
     /// Path of the managed agent.
     pub(crate) agent: String,
     pub(crate) shape: AgentShape,
+    /// What the file of the managed agent shows, if it was read.
+    pub(crate) shim: Option<Shim>,
     pub(crate) mode: Mode,
     /// As the environment asks for it.
     pub(crate) configured: CallingStrategy,
@@ -93,6 +95,7 @@ pub struct Parts {
     pub home: PathBuf,
     pub agent: String,
     pub shape: AgentShape,
+    pub shim: Option<Shim>,
     pub mode: Mode,
     pub configured: CallingStrategy,
     pub log: Log,
@@ -103,8 +106,8 @@ pub struct Parts {
 impl Instance {
     /// Reads the instrumentation, which is logged.
     pub fn new(parts: Parts) -> Self {
-        let Parts { info, environment, runtime, major, home, agent, shape, mode, configured, log, events, ignored } =
-            parts;
+        let Parts { info, environment, runtime, major, home, agent, shape, shim, .. } = parts;
+        let Parts { mode, configured, log, events, ignored, .. } = parts;
         let threads = ThreadProfiler::new(info.clone());
         let instance = Self {
             info,
@@ -114,6 +117,7 @@ impl Instance {
             home,
             agent,
             shape,
+            shim,
             mode,
             configured,
             resolved: OnceLock::new(),
@@ -189,6 +193,7 @@ impl Instance {
         Settings {
             runtime: self.runtime,
             shape: self.shape,
+            start_method: self.shim.map(|shim| shim.start),
             strategy: resolved.map_or(self.configured, |resolved| resolved.strategy),
             agent_path: &self.agent,
             scopes: resolved.map_or(Scopes::Facades, |resolved| resolved.scopes),

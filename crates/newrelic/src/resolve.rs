@@ -59,6 +59,7 @@ fn is_complete(instance: &Instance, resolved: &Resolved, has: &dyn Fn(&str) -> b
     let settings = Settings {
         runtime: instance.runtime,
         shape: instance.shape,
+        start_method: instance.shim.map(|shim| shim.start),
         strategy: resolved.strategy,
         agent_path: &instance.agent,
         scopes: resolved.scopes,

@@ -14,7 +14,7 @@ use newrelic_compat::environment::{DETACH_VARIABLE, Environment, SHAPE_VARIABLE}
 use newrelic_compat::event_log::Head;
 use newrelic_compat::files::{AGENT_LIMIT, ConfigurationFiles, ConfigurationPaths, agent_candidates, find_agent, read};
 use newrelic_compat::log::{Level, Settings, Sink, directory, texts};
-use newrelic_compat::shape::{AgentShape, ShapeChoice, of_file};
+use newrelic_compat::shape::{AgentShape, Shim, ShapeChoice, of_file};
 use newrelic_compat::strategy::CallingStrategy;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -74,7 +74,7 @@ pub fn start(info: &ProfilerInfo) -> Result<Arc<Instance>, NotStarted> {
     if !decision.instrument {
         return Err(NotStarted);
     }
-    let shape = shape(&environment, &agent, &log);
+    let (shape, shim) = shape(&environment, &agent, &log);
     let (mode, unknown) = Mode::of(&environment);
     if let Some(text) = unknown {
         log.line(Level::Warn, || format!("Unknown mode \"{text}\": write strict, default or fast."));
@@ -93,6 +93,7 @@ pub fn start(info: &ProfilerInfo) -> Result<Arc<Instance>, NotStarted> {
         home: PathBuf::from(home_folder),
         agent: agent.to_string_lossy().into_owned(),
         shape,
+        shim,
         mode,
         configured,
         log,
@@ -148,21 +149,24 @@ fn is_supported(info: &ProfilerInfo, runtime: Runtime) -> bool {
         }
 }
 
-/// The shape of the managed agent.
-fn shape(environment: &Environment, agent: &Path, log: &Log) -> AgentShape {
+/// The shape of the managed agent, and what its file shows, if that was read.
+fn shape(environment: &Environment, agent: &Path, log: &Log) -> (AgentShape, Option<Shim>) {
     let choice = environment.get(SHAPE_VARIABLE).map_or(Ok(ShapeChoice::Auto), |text| text.parse());
     match choice {
-        Ok(ShapeChoice::Fixed(shape)) => return shape,
+        Ok(ShapeChoice::Fixed(shape)) => return (shape, None),
         Ok(ShapeChoice::Auto) => {}
         Err(error) => log.line(Level::Warn, || format!("{SHAPE_VARIABLE}: {error}")),
     }
     let found = read(agent, AGENT_LIMIT).map_err(|error| error.to_string());
     let found = found.and_then(|bytes| of_file(&bytes).map_err(|error| error.to_string()));
-    found.unwrap_or_else(|problem| {
-        let shape = AgentShape::V10_53;
-        log.line(Level::Warn, || format!("{}: {problem}. Shape {shape} is assumed.", agent.display()));
-        shape
-    })
+    match found {
+        Ok(shim) => (shim.shape, Some(shim)),
+        Err(problem) => {
+            let shape = AgentShape::V10_53;
+            log.line(Level::Warn, || format!("{}: {problem}. Shape {shape} is assumed.", agent.display()));
+            (shape, None)
+        }
+    }
 }
 
 /// Reads the configuration.

@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use testkit::Cache;
+use testkit::{Cache, Compiler, Extras, Runtime, source_root};
 
 /// A circumstance.
 #[derive(Clone)]
@@ -135,7 +135,8 @@ pub fn all() -> Vec<Condition> {
             })
         },
         condition("second-clrscope", second_clrscope),
-        Condition { missing: no_example, good: &[5, 125], ..condition("apm", apm) },
+        Condition { missing: no_example, excludes: &["drop-in"], good: &[5, 125], ..condition("apm", apm) },
+        Condition { missing: no_drop_in, good: &[5, 125], ..condition("drop-in", drop_in) },
         Condition {
             missing: || no_tool("gdb"),
             excludes: &["pid-namespace", "target-stopped"],
@@ -486,6 +487,48 @@ fn apm(scene: &mut Scene) -> Result<()> {
     scene.set("CORECLR_ENABLE_PROFILING", "1");
     scene.set("CORECLR_PROFILER", "{2F6A4C1E-5B6D-4C63-8A0E-5D7C9B1E3F04}");
     scene.set("CORECLR_PROFILER_PATH", example().display().to_string());
+    Ok(())
+}
+
+fn drop_in_library() -> PathBuf {
+    tool::target_folder().join("debug/libNewRelicProfiler.so")
+}
+
+fn no_drop_in() -> Option<String> {
+    (!drop_in_library().is_file()).then(|| "`cargo build -p newrelic` did not make it".into())
+}
+
+/// Methods of the target that the New Relic library instruments: called once to some million times a second, by all kinds of
+/// threads, and by some that throw.
+const TRACED: &str = "Mix,Length,Deep,ThrowNew,Visit,Multiply,Spin,Answer,Outer,Inner,Twice,CatchInside,Locks";
+
+/// The New Relic library in the main profiler slot, with a managed agent and methods that it traces.
+fn drop_in(scene: &mut Scene) -> Result<()> {
+    let home = scene.path("home");
+    fs::create_dir_all(home.join("extensions"))?;
+    let source = source_root().join("crates/newrelic/tests/programs/Agent.cs");
+    let extras = Extras { symbols: &["SHAPE_10_54"], ..Extras::default() };
+    let agent = Compiler::find()?.compile_with("NewRelic.Agent.Core", &source, Runtime::V3_1, true, extras)?;
+    fs::copy(agent, home.join("NewRelic.Agent.Core.dll"))?;
+    fs::write(home.join("newrelic.config"), "<configuration><log level=\"info\"/></configuration>")?;
+    let matchers = TRACED.split(',').map(|name| format!("<exactMethodMatcher methodName='{name}'/>"));
+    let points = format!(
+        "<extension><instrumentation><tracerFactory><match assemblyName='harmtarget' \
+         className='Clrscope.Samples.HarmTarget'>{}</match></tracerFactory></instrumentation></extension>",
+        matchers.collect::<String>()
+    );
+    fs::write(home.join("extensions/points.xml"), points)?;
+    let mode = if scene.random.below(2) == 0 { "default" } else { "fast" };
+    for (name, value) in [
+        ("CORECLR_ENABLE_PROFILING", "1"),
+        ("CORECLR_PROFILER", "{36032161-FFC0-4B61-B559-F6C5D41BAE5A}"),
+        ("CORECLR_PROFILER_PATH", &drop_in_library().display().to_string()),
+        ("CORECLR_NEW_RELIC_HOME", &home.display().to_string()),
+        ("NEW_RELIC_CLRSCOPE_MODE", mode),
+        ("AGENT_QUIET", "true"),
+    ] {
+        scene.set(name, value);
+    }
     Ok(())
 }
 

@@ -217,6 +217,7 @@ pub fn examine(
     let settings = Settings {
         runtime: Runtime::Core,
         shape,
+        start_method: None,
         strategy: CallingStrategy::Reflection,
         agent_path,
         scopes: Scopes::CoreLibrary { has_long_delegates: true },

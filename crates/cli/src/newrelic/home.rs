@@ -100,7 +100,7 @@ pub fn agent(
     let of_the_file = || {
         let (path, place) = found.as_ref()?;
         let bytes = place.read(path, AGENT_LIMIT).map_err(|error| error.to_string());
-        Some(bytes.and_then(|bytes| of_file(&bytes).map_err(|error| error.to_string())))
+        Some(bytes.and_then(|bytes| of_file(&bytes).map(|shim| shim.shape).map_err(|error| error.to_string())))
     };
     let (shape, shape_source) = match choice {
         Ok(ShapeChoice::Fixed(shape)) => (shape, "variable"),

@@ -214,6 +214,7 @@ impl Modules {
         let settings = Settings {
             runtime: newrelic_compat::Runtime::Core,
             shape: question.shape,
+            start_method: None,
             strategy,
             agent_path: question.agent,
             scopes,

@@ -156,6 +156,11 @@ impl<M: ModuleMetadata + ?Sized> Writer<'_, M> {
     pub fn find_in_assembly(&mut self, method: &AgentMethod<'_>, overload: Option<&MethodSig>) -> Result<(), Refusal> {
         let load_from = self.references.load_from()?;
         self.code.token(Opcode::Call, load_from);
+        self.find_by_name(method, overload)
+    }
+
+    /// The same with the assembly on the stack.
+    pub fn find_by_name(&mut self, method: &AgentMethod<'_>, overload: Option<&MethodSig>) -> Result<(), Refusal> {
         self.ldstr(method.class)?;
         let get_type = self.references.get_type()?;
         self.code.token(Opcode::Callvirt, get_type);

@@ -13,7 +13,7 @@ use super::references::{References, array_of, instance_of, instance_sig, object,
 use super::tracer::{SHIM_CLASS, SHIM_METHOD};
 use super::{ModuleMetadata, RefStructs, Refusal, Settings};
 use crate::shape::AgentShape;
-use cil::{MethodBody, MethodHeader, MethodSig, Opcode, Primitive, Token, TypeSig, encode_field};
+use cil::{HeaderFormat, MethodBody, MethodHeader, MethodSig, Opcode, Primitive, Token, TypeSig, encode_field, encode_locals};
 use std::borrow::Cow;
 
 /// The type that is added to a module: abstract and sealed, without constructor. It has a namespace, as programs that look
@@ -26,6 +26,9 @@ pub const RESOLVE: &str = "Resolve";
 
 /// Stack of code that calls so: the delegate, its arguments, and what fills the array of the method's arguments.
 pub(super) const STACK: u16 = 16;
+
+/// Stack of [`RESOLVE`]: the type of the delegate, and two values to find its method with.
+const RESOLVE_STACK: u16 = 3;
 
 /// Members of [`HOLDER_TYPE`] in the module of a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +135,10 @@ pub fn resolve_signature<M: ModuleMetadata + ?Sized>(
 /// The body of [`RESOLVE`], with its header. What it calls throws where the agent lacks the method; who calls it swallows
 /// that, and the program runs on without tracers.
 ///
+/// The method is found by its token, which takes a millisecond. By its name it took .NET 9 fifteen of them, as its parser of
+/// type names has to be compiled first. That is left for a file that is not the one that was read any more: there the token
+/// is that of a method with other parameters, or of none.
+///
 /// # Errors
 /// The metadata cannot be extended.
 pub fn resolve_body<M: ModuleMetadata + ?Sized>(
@@ -144,20 +151,62 @@ pub fn resolve_body<M: ModuleMetadata + ?Sized>(
         references: References::new(settings, false, metadata),
         ref_structs: RefStructs::default(),
     };
+    let assembly = writer.references.class_sig("System.Reflection.Assembly")?;
     let delegate = delegate(&mut writer.references, settings)?;
     let delegate = writer.references.type_token(&delegate)?;
-    writer.load_type(delegate)?;
     writer.code.ldarg(0);
-    writer.find_in_assembly(&AgentMethod { class: SHIM_CLASS, name: SHIM_METHOD }, None)?;
+    let load_from = writer.references.load_from()?;
+    writer.code.token(Opcode::Call, load_from);
+    writer.code.stloc(0);
+    let done = writer.code.label();
+    if let Some(start) = settings.start_method {
+        let by_name = writer.code.label();
+        let try_start = writer.code.offset();
+        keep(&mut writer, delegate, field, |writer| {
+            let module = writer.references.manifest_module()?;
+            writer.code.token(Opcode::Callvirt, module);
+            writer.code.ldc_i4_long(start.0.cast_signed());
+            let method = writer.references.resolve_method()?;
+            writer.code.token(Opcode::Callvirt, method);
+            let info = writer.references.class("System.Reflection.MethodInfo")?;
+            writer.code.token(Opcode::Castclass, info);
+            Ok(())
+        })?;
+        writer.code.branch(Opcode::Leave, done);
+        let exception = writer.references.class("System.Exception")?;
+        let handler = writer.swallow(by_name);
+        writer.code.catch(exception, try_start, handler);
+        writer.code.bind(by_name);
+    }
+    keep(&mut writer, delegate, field, |writer| {
+        writer.find_by_name(&AgentMethod { class: SHIM_CLASS, name: SHIM_METHOD }, None)
+    })?;
+    writer.code.bind(done);
+    writer.code.token(Opcode::Ldsfld, field);
+    writer.code.emit(Opcode::Ret);
+    let locals = encode_locals(&[assembly]).map_err(|_| Refusal::Malformed)?;
+    let locals = writer.references.metadata().local_signature(&locals)?;
+    let (code, clauses) = writer.code.finish()?;
+    let format = HeaderFormat::Fat;
+    let header = MethodHeader { format, max_stack: RESOLVE_STACK, init_locals: true, local_signature: locals };
+    MethodBody { header, code: Cow::Owned(code), clauses }.encode().map_err(|_| Refusal::Malformed)
+}
+
+/// Makes the delegate for the method that `find` leaves in place of the assembly, and stores it in the field.
+fn keep<'m, M: ModuleMetadata + ?Sized>(
+    writer: &mut Writer<'m, M>,
+    delegate: Token,
+    field: Token,
+    find: impl FnOnce(&mut Writer<'m, M>) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
+    writer.load_type(delegate)?;
+    writer.code.ldloc(0);
+    find(writer)?;
     let create = create_delegate(&mut writer.references)?;
     writer.code.token(Opcode::Call, create);
     writer.code.token(Opcode::Castclass, delegate);
-    writer.code.emit(Opcode::Dup);
     writer.code.token(Opcode::Stsfld, field);
-    writer.code.emit(Opcode::Ret);
-    let (code, _) = writer.code.finish()?;
-    let body = MethodBody { header: MethodHeader::default(), code: Cow::Owned(code), clauses: Vec::new() };
-    body.encode().map_err(|_| Refusal::Malformed)
+    Ok(())
 }
 
 /// `Delegate.CreateDelegate(Type, MethodInfo)`.

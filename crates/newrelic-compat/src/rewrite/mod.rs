@@ -40,6 +40,8 @@ pub struct Settings<'a> {
     pub runtime: Runtime,
     /// What the managed agent understands.
     pub shape: AgentShape,
+    /// The `MethodDef` of its method that starts tracers, in its own file; `None` where the file could not be read.
+    pub start_method: Option<Token>,
     /// How it is found.
     pub strategy: CallingStrategy,
     /// Path of `NewRelic.Agent.Core.dll`.

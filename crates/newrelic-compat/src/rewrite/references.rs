@@ -43,9 +43,10 @@ fn library_of(name: &str, runtime: Runtime, shape: AgentShape, scopes: Scopes) -
     }
     match name {
         "System.Exception" | "System.Type" => "System.Runtime",
-        "System.Reflection.Assembly" | "System.Reflection.MethodInfo" | "System.Reflection.MethodBase" => {
-            "System.Reflection"
-        }
+        "System.Reflection.Assembly"
+        | "System.Reflection.Module"
+        | "System.Reflection.MethodInfo"
+        | "System.Reflection.MethodBase" => "System.Reflection",
         ACTION => "System.Core",
         _ if LONG_DELEGATES.contains(&name) => "System.Core",
         _ if shape == AgentShape::V10_53 => "System.Runtime",
@@ -243,6 +244,20 @@ impl<'m, M: ModuleMetadata + ?Sized> References<'m, M> {
             parameters.push(array_of(TypeSig::Class(parent)));
         }
         self.method(parent, "GetMethod", &instance_sig(result, parameters))
+    }
+
+    /// `Assembly.ManifestModule`.
+    pub fn manifest_module(&mut self) -> Result<Token, Refusal> {
+        let parent = self.class("System.Reflection.Assembly")?;
+        let result = self.class_sig("System.Reflection.Module")?;
+        self.method(parent, "get_ManifestModule", &instance_sig(result, Vec::new()))
+    }
+
+    /// `Module.ResolveMethod(int)`, by a token.
+    pub fn resolve_method(&mut self) -> Result<Token, Refusal> {
+        let parent = self.class("System.Reflection.Module")?;
+        let result = self.class_sig("System.Reflection.MethodBase")?;
+        self.method(parent, "ResolveMethod", &instance_sig(result, vec![TypeSig::Primitive(Primitive::I4)]))
     }
 
     /// `Action<object, Exception>`.

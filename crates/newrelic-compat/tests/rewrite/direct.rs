@@ -80,18 +80,28 @@ fn the_delegate_has_the_parameters_of_the_agents_method() {
 
 #[test]
 fn the_delegate_is_made_once() {
+    const BY_NAME: [&str; 2] = ["Assembly::GetType", "Type::GetMethod"];
+    const BY_TOKEN: [&str; 2] = ["Assembly::get_ManifestModule", "Module::ResolveMethod"];
     for (shape, _) in SHAPES {
         for settings in all(shape) {
-            let mut model = app();
-            let bytes = resolve_body(DIRECT.field, &settings, &mut model).unwrap();
-            let body = MethodBody::parse(&bytes).unwrap();
-            let method = cil::MethodShape { arguments: 1, locals: 0, returns: true };
-            cil::verify(&body, method, &model).unwrap();
-            assert!(cil::max_stack(&body, true, &model).unwrap() <= body.header.max_stack);
-            let lines = listing(&bytes);
-            assert_eq!(lines[lines.len() - 3..], ["dup", "stsfld 04000009", "ret"]);
-            for member in ["Assembly::LoadFrom", "Assembly::GetType", "Type::GetMethod", "Delegate::CreateDelegate"] {
-                assert!(model.log.iter().any(|line| line.ends_with(member)), "{member}: {:?}", model.log);
+            for start_method in [None, Some(Token(0x0600_0123))] {
+                let mut model = app();
+                let settings = Settings { start_method, ..settings };
+                let bytes = resolve_body(DIRECT.field, &settings, &mut model).unwrap();
+                let body = MethodBody::parse(&bytes).unwrap();
+                let method = cil::MethodShape { arguments: 1, locals: 1, returns: true };
+                cil::verify(&body, method, &model).unwrap();
+                assert!(cil::max_stack(&body, true, &model).unwrap() <= body.header.max_stack);
+                assert_eq!(body.clauses.len(), usize::from(start_method.is_some()), "what fails is tried by name");
+                let lines = listing(&bytes);
+                assert_eq!(lines[lines.len() - 3..], ["stsfld 04000009", "ldsfld 04000009", "ret"]);
+                let names = |member: &str| model.log.iter().any(|line| line.ends_with(member));
+                for member in ["Assembly::LoadFrom", "Delegate::CreateDelegate"].iter().chain(&BY_NAME) {
+                    assert!(names(member), "{member}: {:?}", model.log);
+                }
+                for member in BY_TOKEN {
+                    assert_eq!(names(member), start_method.is_some(), "{member}: {:?}", model.log);
+                }
             }
         }
     }

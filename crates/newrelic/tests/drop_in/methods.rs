@@ -79,7 +79,7 @@ fn home(shape: AgentShape, points: &str) -> Home {
     let agent = compile("NewRelic.Agent.Core", "Methods.cs", true, Extras { symbols, ..Extras::default() });
     let home = Home::new(shape, Some(points));
     let bytes = fs::read(agent).unwrap();
-    assert_eq!(of_file(&bytes), Ok(shape));
+    assert_eq!(of_file(&bytes).map(|shim| shim.shape), Ok(shape));
     fs::write(home.path().join("NewRelic.Agent.Core.dll"), bytes).unwrap();
     home
 }

@@ -1,7 +1,7 @@
 //! Which processes are instrumented, the log, and input that is wrong: the program always runs on.
 
-use crate::support::{CONFIGURATION, Home, LIMIT, compile, library, run};
-use newrelic_compat::shape::AgentShape;
+use crate::support::{CONFIGURATION, Home, LIMIT, agent, compile, library, run};
+use newrelic_compat::shape::{AgentShape, of_file};
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -71,6 +71,21 @@ fn decisions_and_the_log() {
     fs::write(home.path().join("newrelic.config"), CONFIGURATION.replace("\"true\"", "\"false\"")).unwrap();
     assert_eq!(tracers(&home, |launch| launch), 1);
     assert_eq!(tracers(&home, |launch| launch.env("NEW_RELIC_CLRSCOPE_DETACH_IF_DISABLED", "true")), 0);
+}
+
+#[test]
+fn a_managed_agent_that_is_replaced_before_the_first_call_is_found_by_its_name() {
+    for runtime in [Runtime::V3_1, Runtime::V9] {
+        // The method that starts tracers has another token in the second file, and the first one's is that of another method.
+        let home = Home::new(AgentShape::V10_53, Some(POINTS));
+        let (other, own) = (agent(AgentShape::V10_54), home.path().join("NewRelic.Agent.Core.dll"));
+        let start = |path: &Path| of_file(&fs::read(path).unwrap()).unwrap().start;
+        assert_ne!(start(&other), start(&own));
+        let lines = run(home.launch(&hello(), runtime, &[&other, &own])).well("replaced");
+        let greets = lines.iter().any(|line| line == "Hello, world");
+        let traced = lines.iter().filter(|line| line.starts_with("GETTRACER ")).count();
+        assert!(greets && traced == 1, "{lines:?}");
+    }
 }
 
 #[test]
