@@ -75,7 +75,7 @@ fn part(spec: &ProfilerSpec) -> String {
     let mut text = format!(
         "| | |\n|---|---|\n| entry | {} |\n| runtimes | {since} and newer |\n| beside another profiler | {} |\n",
         spec.commands().iter().map(|command| format!("`{command}`")).collect::<Vec<_>>().join(" and "),
-        if spec.needs_main_slot() { "no: it needs the runtime's one main slot" } else { "yes, on .NET 6 and newer" },
+        if spec.needs_main_slot() { "no: it needs the main profiler slot" } else { "yes, on .NET 6 and newer" },
     );
     if !spec.params.is_empty() {
         text.push_str("\n| parameter | values | default | |\n|---|---|---|---|\n");

@@ -15,6 +15,7 @@ mod plan;
 mod platforms;
 mod setup;
 mod tool;
+mod words;
 
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
@@ -62,6 +63,8 @@ enum Task {
     Dependencies,
     /// Write what pages say of each profiler's parameters
     Docs,
+    /// Check that pages, help, errors and reports use words that .NET engineers know
+    Words,
 }
 
 fn main() -> ExitCode {
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Task::Layering => layering::check(),
         Task::Dependencies => ran(dependencies::check()),
         Task::Docs => docs::run(),
+        Task::Words => words::check(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that must hold, in one table.
 
 use crate::tool::{self, cargo};
-use crate::{dependencies, layering, platforms, setup};
+use crate::{dependencies, layering, platforms, setup, words};
 use anyhow::{Context, Result};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -28,6 +28,7 @@ const PLAN: &[Step] = &[
     Step { name: "format", run: || done(step(cargo().args(["fmt", "--all", "--check"]))) },
     Step { name: "layering", run: || done(layering::check()) },
     Step { name: "dependencies", run: dependencies::check },
+    Step { name: "words", run: || done(words::check()) },
     Step { name: "lints", run: lints },
     Step { name: "documentation", run: documentation },
     Step { name: "platforms", run: || platforms::check(platforms::Missing::NotRun) },

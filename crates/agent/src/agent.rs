@@ -12,6 +12,7 @@ use crate::os::clock;
 use crate::os::connection::Wake;
 use crate::os::door::Door;
 use crate::os::memory::OwnMemory;
+use crate::os::neighbors::{Neighbors, neighbors};
 use crate::os::signals::{self, SignalEngine};
 use crate::os::threads::OwnThread;
 use crate::queue::{Event, Events};
@@ -103,6 +104,8 @@ pub struct Agent {
     /// Suspensions that a callback told of.
     pub suspensions: AtomicU64,
     may_leave: OnceLock<bool>,
+    /// Whether other agents were in the process when that was found out.
+    had_neighbors: AtomicBool,
     /// By which clrscope finds an agent that stays.
     door: OnceLock<Weak<Door>>,
 }
@@ -123,6 +126,10 @@ const HEAR_LIMIT: Nanos = 2_000_000_000;
 
 /// How often that is tried before the agent leaves.
 const LEAVE_TRIES: u32 = 5;
+/// How long agents that the runtime is about to unload are waited for: it takes 300 ms as a rule.
+const NEIGHBORS_LIMIT: Nanos = 1_000_000_000;
+/// How long between two looks at who is there, and until the runtime has certainly counted.
+const NEIGHBORS_PAUSE: Nanos = 20_000_000;
 
 /// Events between callbacks and writer: 20,000 exception samples a second are 400 in each round.
 const EVENTS: usize = 4096;
@@ -178,6 +185,7 @@ impl Agent {
             attached: AtomicBool::new(false),
             suspensions: AtomicU64::new(0),
             may_leave: OnceLock::new(),
+            had_neighbors: AtomicBool::new(false),
             door: OnceLock::new(),
         })
     }
@@ -287,8 +295,33 @@ impl Agent {
     /// Whether the runtime can be asked to detach us: see [`Self::is_called`]. Found out once, at the end. A runtime that
     /// cannot be suspended is asked again for a while: to stay is for ever.
     pub fn may_leave(&self) -> bool {
-        let find_out = || (0..LEAVE_TRIES).map(|_| self.is_called()).find(|called| *called != Called::Busy);
-        *self.may_leave.get_or_init(|| find_out() == Some(Called::Yes))
+        *self.may_leave.get_or_init(|| {
+            self.had_neighbors.store(neighbors() != Neighbors::default(), Ordering::SeqCst);
+            self.is_called_for_certain()
+        })
+    }
+
+    fn is_called_for_certain(&self) -> bool {
+        let answers = (0..LEAVE_TRIES).map(|_| self.is_called());
+        answers.into_iter().find(|called| *called != Called::Busy) == Some(Called::Yes)
+    }
+
+    /// Whether a request to detach is safe now. The runtime counts one notification-only profiler too few from the moment
+    /// when another agent leaves the main slot for which nobody has compensated, and a request after that ends the process
+    /// (see [`Self::is_called`]). So where other agents are, those that the runtime is about to unload are waited for, and
+    /// what was found out before does not count.
+    pub fn is_safe_to_detach(&self) -> bool {
+        let had_neighbors = self.had_neighbors.load(Ordering::SeqCst);
+        if !self.notify_only || !had_neighbors && neighbors() == Neighbors::default() {
+            return true;
+        }
+        let deadline = clock::monotonic() + NEIGHBORS_LIMIT;
+        while neighbors().without_thread > 0 && !self.is_shutdown() && clock::monotonic() < deadline {
+            clock::sleep_until(clock::monotonic() + NEIGHBORS_PAUSE);
+        }
+        // The runtime counts a moment after it has unmapped a library.
+        clock::sleep_until(clock::monotonic() + NEIGHBORS_PAUSE);
+        self.is_called_for_certain()
     }
 
     /// Whether the agent stays in the process when the session ends, and waits for the next one.
@@ -353,7 +386,7 @@ impl Agent {
         let engine = self.signals.write().unwrap_or_else(PoisonError::into_inner).take();
         let Some(left) = engine.map(SignalEngine::stop) else { return };
         if let Some(why) = left.stays {
-            self.log(LogLevel::Warning, format!("the agent stays loaded, and does nothing: {why}"));
+            self.log(LogLevel::Warning, format!("the agent remains loaded, and does nothing: {why}"));
         }
         if left.stacks > 0 {
             let stacks = left.stacks;

@@ -31,7 +31,7 @@ counters! {
     /// Suspensions of the runtime.
     suspensions = "suspensions";
     /// Nanoseconds that the runtime was suspended for walks, and to prepare threads for signals.
-    stopped = "nanoseconds stopped";
+    stopped = "nanoseconds suspended";
     /// Ticks that came so late that they were left out.
     late_ticks = "ticks left out";
     /// Ticks left out because the runtime would have been suspended for too much of the time, or the ticks would have used too
@@ -54,7 +54,7 @@ counters! {
     /// Threads that did not copy themselves when they were asked to, for a comparison.
     not_compared = "threads not compared";
     /// Collections whose survivors were told.
-    survivor_looks = "collections looked at";
+    survivor_looks = "collections with a snapshot";
     /// Addresses asked for.
     addresses = "addresses resolved";
     /// Methods named.
@@ -66,11 +66,11 @@ counters! {
     /// Nanoseconds spent naming those; in the nanoseconds naming too.
     opening = "nanoseconds opening modules";
     /// Modules whose metadata were opened to add to them while the program ran.
-    extended = "modules opened for additions";
+    extended = "modules extended";
     /// Those of them for which no moment was found in which no thread of the program ran.
-    extended_restlessly = "modules opened for additions while threads ran";
+    extended_restlessly = "modules extended while threads ran";
     /// Nanoseconds that the world stood still for all of them.
-    extending = "nanoseconds stopped to open modules for additions";
+    extending = "nanoseconds suspended to extend modules";
     /// Methods that the runtime compiled.
     compiled = "methods compiled";
     /// Code records without an unwind table.

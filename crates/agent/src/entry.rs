@@ -172,8 +172,8 @@ pub fn event_mask(config: &SessionConfig, notify_only: bool, exceptions_by_event
 }
 
 /// The message where heap snapshots cannot be allowed.
-pub const HEAP_REFUSED: &str = "heap snapshots cannot be allowed: the runtime allows them only to an agent that asks when it is \
-    loaded, and this one did not";
+pub const HEAP_REFUSED: &str = "heap snapshots cannot be allowed: the runtime allows them only to an agent that \
+    requests them when it is loaded, and this one did not";
 
 /// Lets heap snapshots be taken later, if the session asks for that. The runtime allows callbacks of full collections only to a
 /// profiler that has asked for them while it was loaded (`CORPROF_E_CONCURRENT_GC_NOT_PROFILABLE`), and makes no background

@@ -219,12 +219,13 @@ impl Storm {
             if agent.is_shutdown() {
                 return;
             }
-            agent.log(LogLevel::Warning, "the runtime does not let exceptions be followed otherwise".to_owned());
+            agent.log(LogLevel::Warning, "the runtime refused to change how exceptions are recorded".to_owned());
         } else if !catches && !self.told {
             self.told = true;
             let text = format!(
-                "there are more than {STORM_RATE} exceptions per second: all are counted, give or take one of each thread \
-                 now and then, but who catches them is looked at for a tenth of a second every two seconds only"
+                "there are more than {STORM_RATE} exceptions per second: all are counted, give or take one per \
+                 thread now and then, but who catches them is recorded only in windows of a tenth of a second every \
+                 two seconds"
             );
             agent.log(LogLevel::Warning, text);
         }

@@ -381,7 +381,7 @@ impl Strings {
 
 /// Takes the looks that are wanted.
 pub fn run(agent: &Arc<Agent>, outgoing: &Outgoing, settings: HeapSettings) {
-    let Some(teller) = Teller::new(agent, outgoing, "looks at the heap") else { return };
+    let Some(teller) = Teller::new(agent, outgoing, "heap snapshots") else { return };
     let machines = settings.tasks.then(Machines::default);
     let mut looker = Looker { agent, outgoing, teller, settings, machines, gone: agent.modules_gone() };
     // The runtime would tell of each collection. Once the events were asked for while it attached, they may come and go.
@@ -473,7 +473,7 @@ impl Looker<'_> {
             (Some(Abort::Late), _) => Some(format!("it took longer than {} s", self.settings.limit)),
             (Some(Abort::Unread), _) => Some(UNREAD.to_owned()),
             (_, Ok(Err(Some(error)))) => Some(format!("the runtime refused to collect: {error}")),
-            (_, Ok(Err(None))) => Some("the runtime does not tell of collections".to_owned()),
+            (_, Ok(Err(None))) => Some("the runtime does not report collections".to_owned()),
             (_, Err(_)) => {
                 Counters::add(&agent.counters.panics, 1);
                 Some("a fault in clrscope".to_owned())
@@ -482,15 +482,15 @@ impl Looker<'_> {
                 Some("the recording was stopped".to_owned())
             }
             _ if !told && kind == LookKind::Roots => Some(format!(
-                "the program made no collection of its youngest objects within {} s, and roots alone are told at such a one; \
-                    a look at all objects forces a collection",
+                "the program made no collection of its youngest objects within {} s, and a snapshot of roots needs \
+                    one; a full snapshot forces a collection",
                 self.settings.limit
             )),
             _ if !told => Some("the runtime made no full collection".to_owned()),
             _ if look.targets_lost > 0 => Some(format!("the objects of {} roots", look.targets_lost)),
             _ if unnamed > 0 => Some(format!("the names of {unnamed} classes or methods")),
-            _ if unplanned > 0 => Some(format!("where tasks of {unplanned} classes stand")),
-            _ if wants_strings && !reads_strings => Some("what strings say".to_owned()),
+            _ if unplanned > 0 => Some(format!("the states of tasks of {unplanned} classes")),
+            _ if wants_strings && !reads_strings => Some("the contents of strings".to_owned()),
             _ => None,
         };
         let end =

@@ -320,10 +320,7 @@ impl<'a> Teller<'a> {
         if !telling.contains(EventMask::GC) {
             agent.log(
                 LogLevel::Error,
-                format!(
-                    "no {what}: they need the runtime's one slot for a profiler that may do everything, and another \
-                        profiler holds it"
-                ),
+                format!("no {what}: they need the main profiler slot, and another profiler holds it"),
             );
             return None;
         }
@@ -334,7 +331,7 @@ impl<'a> Teller<'a> {
     pub fn listen(&self, events: EventMask) -> bool {
         let set = self.agent.runtime.info().set_event_mask(events);
         if let Err(error) = &set {
-            self.agent.log(LogLevel::Warning, format!("the runtime refused to change what it tells: {error}"));
+            self.agent.log(LogLevel::Warning, format!("the runtime refused to change what it reports: {error}"));
         }
         set.is_ok()
     }

@@ -470,7 +470,7 @@ impl Look {
 
 /// Looks at collections until the session stops.
 pub fn run(agent: &Arc<Agent>, outgoing: &Outgoing, settings: SurvivorSettings) {
-    let Some(teller) = Teller::new(agent, outgoing, "looks at collections") else { return };
+    let Some(teller) = Teller::new(agent, outgoing, "snapshots of collections") else { return };
     teller.listen(teller.quiet);
     if agent.config.launched {
         // The runtime sets our events once more as it finishes to start us.
@@ -537,7 +537,7 @@ impl Looker<'_> {
             Some(Abort::Stopped) => Some("the recording was stopped".to_owned()),
             Some(Abort::Unread) => Some(UNREAD.to_owned()),
             _ if look.late => Some(format!("it took longer than {} ms", self.settings.limit / 1_000_000)),
-            _ if taken.told && look.first == 0 => Some("the runtime told nothing of it".to_owned()),
+            _ if taken.told && look.first == 0 => Some("the runtime reported nothing of it".to_owned()),
             _ if lost => Some("more was moved, or of more classes, than there is room for".to_owned()),
             _ if unnamed > 0 => Some(format!("the names of {unnamed} classes or methods")),
             _ => None,

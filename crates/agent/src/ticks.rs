@@ -35,7 +35,8 @@ const MOST_UNTOLD: u32 = 32;
 const LONGEST_SLEEP: Nanos = 20_000_000;
 
 /// The message where callbacks have ceased, see [`Agent::is_called`].
-const UNHEARD: &str = "the runtime has ceased to call the agent, because another profiler has left the process meanwhile: the recording ended";
+const UNHEARD: &str = "the runtime no longer calls the agent, because another profiler has detached from the process \
+    meanwhile: the recording ended";
 
 /// Runs until the session stops.
 pub fn run(agent: &Agent) {
@@ -342,8 +343,7 @@ impl<'a> Worker<'a> {
             *untold += 1;
             if *untold >= MOST_UNTOLD {
                 self.reads = Some(false);
-                self.agent
-                    .walk_blocked("the kernel says of all threads that they run, also of those that sleep".to_owned());
+                self.agent.walk_blocked("the kernel reports all threads as running, also those that sleep".to_owned());
             }
         }
         state

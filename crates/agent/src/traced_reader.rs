@@ -90,7 +90,7 @@ impl Reader {
         let unshown = traced::unshown_arguments() - self.unshown;
         [
             ("traced calls, no room", traced::lost_calls() - self.lost),
-            ("single traced calls, no room", untold),
+            ("individual traced calls, no room", untold),
             ("arguments of traced calls, no room", unshown),
         ]
         .into_iter()

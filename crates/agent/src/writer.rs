@@ -53,8 +53,8 @@ const DETACH_SOON: Nanos = 5_000_000_000;
 const DETACH_PAUSE: Nanos = 20_000_000;
 const DETACH_LATER: Nanos = 500_000_000;
 /// The message where the runtime cannot be suspended even once.
-const BUSY: &str = "the runtime could not be suspended within 2 s, because it is being suspended by something else all the \
-    time; try again, or look whether another profiler or a debugger is at work there";
+const BUSY: &str = "the runtime could not be suspended within 2 s, because it is being suspended by something else \
+    all the time; try again, or check whether another profiler or a debugger is active there";
 /// Longest time that writing a frame may take: a stopped clrscope must not keep us for ever.
 const WRITE_LIMIT: Nanos = 10_000_000_000;
 
@@ -375,7 +375,7 @@ impl<'a> Writer<'a> {
         match OwnThread::spawn(LOOKS, move || guarded(&for_thread, LOOKS, looks)) {
             Ok(thread) => agent.keep_looker(thread),
             Err(error) => {
-                let why = format!("no looks at the heap: {error}");
+                let why = format!("no heap snapshots: {error}");
                 agent.log(LogLevel::Error, why.clone());
                 if waited_for {
                     // Whoever waits for the first one learns that none comes.
@@ -559,8 +559,8 @@ impl<'a> Writer<'a> {
         }
         records.push(Record::Log {
             level: LogLevel::Warning,
-            message: "more threads, modules or dynamic methods ended at a time than could be noted: what is known of them was \
-                found out anew"
+            message: "more threads, modules or dynamic methods ended at a time than could be recorded: they were \
+                looked up again"
                 .to_owned(),
         });
         self.put_all(&mut records)?;
@@ -927,6 +927,9 @@ impl Agent {
 
     /// Asks the runtime to let us go, again and again while it is busy with something else.
     fn detach(&self) {
+        if !self.is_safe_to_detach() {
+            return door::idle(self);
+        }
         let soon = clock::monotonic() + DETACH_SOON;
         let mut is_idle = false;
         while !self.is_shutdown() {

@@ -190,7 +190,7 @@ fn nothing_is_walked_once_the_runtime_has_ceased_to_call() {
     main.stop();
     beside.wait(|client| client.bye.is_some());
     assert_eq!(beside.bye.as_ref().unwrap().reason, ByeReason::Stays);
-    assert!(beside.complaints().iter().any(|text| text.contains("ceased to call")), "{:?}", beside.complaints());
+    assert!(beside.complaints().iter().any(|text| text.contains("no longer calls")), "{:?}", beside.complaints());
     assert!(process.is_running());
 }
 

@@ -257,7 +257,7 @@ fn a_look_tells_every_object_and_what_holds_it() {
 fn further_looks_see_what_has_grown() {
     for runtime in supported() {
         let mut process = heapster(runtime, &["--count", "1000", "--chain", "10"]);
-        let mut client = attach(&process, "heap:looks=2:every=2:strings=off");
+        let mut client = attach(&process, "heap:snapshots=2:every=2:strings=off");
         let first = wait_for_look(&mut client, 0);
         let leaked = |look: &Look| look.histogram().get("Clrscope.Samples.Leaked").map_or(0, |row| row.0);
         assert_eq!(leaked(&first), 0, "{runtime}");
@@ -276,7 +276,7 @@ fn further_looks_see_what_has_grown() {
 fn looks_survive_threads_that_allocate_all_the_time() {
     for runtime in supported() {
         let mut process = heapster(runtime, &["--churn", "2", "--chain", "20000"]);
-        let mut client = attach(&process, "heap:looks=3:every=1");
+        let mut client = attach(&process, "heap:snapshots=3:every=1");
         let looks: Vec<Look> = (0..3).map(|number| wait_for_look(&mut client, number)).collect();
         client.stop();
         wait_gone(process.pid());

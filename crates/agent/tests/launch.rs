@@ -206,7 +206,7 @@ fn a_main_profiler_that_leaves_does_not_take_the_process_with_it() {
         assert_eq!(main.stop().reason, ByeReason::Stopped);
         beside.wait(|client| client.bye.is_some());
         assert_eq!(beside.bye.as_ref().unwrap().reason, ByeReason::Stays, "{runtime}");
-        assert!(beside.complaints().iter().any(|text| text.contains("ceased to call")), "{:?}", beside.complaints());
+        assert!(beside.complaints().iter().any(|text| text.contains("no longer calls")), "{:?}", beside.complaints());
         // The one that stays makes up for it.
         let mut next = Client::attach(&process, wall());
         next.wait(|client| wall_ticks(client) > 3);

@@ -59,7 +59,7 @@ pub enum SignatureError {
         offset: usize,
     },
     /// The signature is over but the blob is not.
-    #[error("signature is over at byte {offset}, but the blob goes on")]
+    #[error("signature ends at byte {offset}, but the blob continues")]
     Trailing {
         /// First byte behind it.
         offset: usize,

@@ -92,13 +92,13 @@ pub fn print_json_line(value: &impl Serialize) -> anyhow::Result<()> {
     Ok(print(&line)?)
 }
 
-/// Whether the reader of standard output is gone, as far as that can be told without writing.
+/// Whether the reader of standard output is gone, as far as that can be determined without writing.
 pub fn output_is_gone() -> bool {
     crate::os::hung_up(&io::stdout())
 }
 
-/// Writes to standard error, without what could steer the terminal. That it cannot be written is nothing that could be told
-/// anybody.
+/// Writes to standard error, without what could steer the terminal. If that fails, there is nowhere
+/// to report it.
 pub fn say(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", visible_lines(text));
 }
@@ -109,7 +109,8 @@ pub fn complain(error: &anyhow::Error) {
     let _ = writeln!(io::stderr().lock(), "{on}error:{off} {}", visible_lines(&describe(error)));
 }
 
-/// An error and its causes in one text. Errors of the libraries often tell their cause themselves; it is not told twice.
+/// An error and its causes in one text. Errors of the libraries often contain their cause; it is
+/// not repeated.
 pub fn describe(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {

@@ -29,19 +29,19 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         let letters = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
         let (unit, after) = after.split_at(letters);
         if number.is_empty() {
-            return Err(format!("`{text}` is no duration; write one such as 10s, 1m30s or 500ms"));
+            return Err(format!("`{text}` is not a duration; write one such as 10s, 1m30s or 500ms"));
         }
         if unit.is_empty() {
             return Err(format!("`{number}` has no unit; write {number}s for seconds or {number}ms for milliseconds"));
         }
         let Some(index) = UNITS.iter().position(|(name, _)| *name == unit) else {
-            return Err(format!("`{unit}` is no unit of time; use h, m, s, ms, us or ns"));
+            return Err(format!("`{unit}` is not a unit of time; use h, m, s, ms, us or ns"));
         };
         if index < next_unit {
             return Err(format!("`{unit}` stands in the wrong place in `{text}`; write larger units first, each once"));
         }
         next_unit = index + 1;
-        let nanos = scaled(number, UNITS[index].1).ok_or_else(|| format!("`{number}` is no number"))?;
+        let nanos = scaled(number, UNITS[index].1).ok_or_else(|| format!("`{number}` is not a number"))?;
         total = nanos
             .and_then(|nanos| total.checked_add(nanos))
             .ok_or_else(|| format!("`{text}` is too long; the limit is about 500 years"))?;
@@ -123,12 +123,12 @@ mod tests {
         for (text, part) in [
             ("", "missing"),
             ("10", "has no unit; write 10s"),
-            ("s", "is no duration"),
-            ("-1s", "is no duration"),
-            ("1 s", "is no unit"),
-            ("10sec", "`sec` is no unit"),
-            ("1.2.3s", "is no number"),
-            (".s", "is no number"),
+            ("s", "is not a duration"),
+            ("-1s", "is not a duration"),
+            ("1 s", "is not a unit"),
+            ("10sec", "`sec` is not a unit"),
+            ("1.2.3s", "is not a number"),
+            (".s", "is not a number"),
             ("30s1m", "larger units first"),
             ("1s1s", "each once"),
             ("99999999999999999999s", "too long"),

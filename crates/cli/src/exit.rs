@@ -34,8 +34,8 @@ codes! {
     Internal = 1, "internal error: a bug in clrscope";
     /// The command line is wrong.
     Usage = 2, "wrong arguments";
-    /// The process that was named cannot be told.
-    NoTarget = 3, "no such process, or the name fits several";
+    /// The process that was named cannot be determined.
+    NoTarget = 3, "no such process, or the name matches several";
     /// The process cannot be profiled, or does not let itself.
     Refused = 4, "the process cannot be profiled: not .NET, another user's, stopped, diagnostics off ...";
     /// The process ended too early.
@@ -45,15 +45,15 @@ codes! {
     /// Something asked for does not exist on this machine.
     Unsupported = 7, "not possible on this machine: engine, operating system";
     /// A session file cannot be used, or not all of it.
-    BadSession = 8, "the session is damaged, cut short, of a newer version, or lacks what was asked for";
+    BadSession = 8, "the session is damaged, cut short, of a newer version, or lacks what was requested";
     /// What was looked for was found, and it is bad.
-    Deadlock = 9, "deadlocks: threads block each other for good";
+    Deadlock = 9, "deadlocks: threads block each other permanently";
     /// Code that the runtime would not take.
     BadIl = 10, "il --verify: the code of a method is not well formed";
     /// Two that should be the same are not.
     Differs = 11, "validate: the two differ";
     /// `launch` itself failed.
-    LaunchFailed = 125, "launch: clrscope failed, or found nothing to profile in a command that ended well";
+    LaunchFailed = 125, "launch: clrscope failed, or found nothing to profile in a command that succeeded";
     /// The command of `launch` cannot be executed.
     NotExecutable = 126, "launch: the command cannot be executed";
     /// The command of `launch` does not exist.
@@ -81,8 +81,8 @@ impl From<Code> for ExitCode {
     }
 }
 
-/// An error with its exit code. Everything below `main` returns `anyhow` errors; this one, as their root, says how
-/// the program ends. Errors of the libraries are told by [`of`].
+/// An error with its exit code. Everything below `main` returns `anyhow` errors; this one, as their
+/// root, says how the program ends. [`of`] gives the exit codes of the libraries' errors.
 #[derive(Debug)]
 pub struct Failure {
     /// How to end.

@@ -22,8 +22,8 @@ const STUCK_LIMIT: Duration = Duration::from_millis(600);
 /// How long the orderly end may take after the second Ctrl-C.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long loading the agent may go on after SIGTERM or SIGHUP. A process that does not answer would hold the program for
-/// longer; the agent leaves by itself when it finds nobody to talk to.
+/// How long loading the agent may continue after SIGTERM or SIGHUP. A process that does not answer
+/// would hold the program for longer; the agent detaches by itself when nobody is connected.
 const ATTACH_LIMIT: Duration = Duration::from_secs(3);
 
 /// What signals end now.

@@ -57,7 +57,7 @@ Examples:
   clrscope checkup MyApp
   clrscope top MyApp
   clrscope heap 1234 --type Order
-  clrscope leaks 1234 --looks 4 --every 30s
+  clrscope leaks 1234 --snapshots 4 --every 30s
   clrscope async MyApp
   clrscope deadlocks MyApp
   clrscope trace MyApp 'MyApp.Orders.**' --for 10s

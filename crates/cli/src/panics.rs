@@ -7,7 +7,7 @@ static HAPPENED: AtomicBool = AtomicBool::new(false);
 /// Takes the place of the standard library's message.
 pub fn install() {
     std::panic::set_hook(Box::new(|panic| {
-        // Another thread may go on drawing for a moment; the first panic is the one to tell.
+        // Another thread may continue to draw for a moment; the first panic is the one to report.
         if HAPPENED.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -15,8 +15,8 @@ pub fn install() {
         let what = panic.payload_as_str().unwrap_or("no message");
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         crate::console::say(&format!(
-            "error: clrscope has a bug: {what} ({place}, version {})\nPlease report it with this line and the command \
-             that you ran. The process that was profiled is not harmed: it goes on without us.",
+            "error: clrscope has a bug: {what} ({place}, version {})\nPlease report it with this line and the \
+             command that you ran. The process that was profiled is not harmed: it continues without clrscope.",
             env!("CARGO_PKG_VERSION")
         ));
         if std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0") {

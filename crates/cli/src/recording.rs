@@ -26,10 +26,10 @@ use std::{
 /// Profilers when none is named.
 pub const DEFAULT_PROFILERS: &str = "cpu,wall,exceptions,gc";
 
-/// CPU samples per second and thread between looks at the heap, where some are taken.
+/// CPU samples per second and thread between heap snapshots, where some are taken.
 const LOOKS_RATE: u32 = 100;
 
-/// How often progress is looked at.
+/// How often progress is checked.
 const POLL: Duration = Duration::from_millis(20);
 
 /// How long the last lines may take to be written.
@@ -84,7 +84,8 @@ impl SessionFile {
     }
 }
 
-/// Looks of a running process, until they are taken or a signal comes; where they are, and how it went.
+/// Heap snapshots of a running process, until they are taken or a signal comes; where they are, and
+/// how it went.
 ///
 /// # Errors
 /// When the process cannot be recorded.
@@ -95,12 +96,12 @@ pub fn take_looks(
     agent: &AgentArgs,
     quiet: bool,
 ) -> anyhow::Result<(SessionFile, Summary)> {
-    let file = SessionFile::new(output, format!("looks.{}", session::EXTENSION))?;
+    let file = SessionFile::new(output, format!("snapshots.{}", session::EXTENSION))?;
     let options = RecordOptions {
         profilers,
         rate_hz: LOOKS_RATE,
         engine: EngineChoice::Auto,
-        // It ends with the last look.
+        // It ends with the last snapshot.
         duration: None,
         output: Some(file.path().to_owned()),
         instrument: None,
@@ -442,7 +443,7 @@ fn session_text(text: &mut String, session: &SessionSummary) {
     let observer = &session.observer;
     let _ = writeln!(
         text,
-        "  cost     {} CPU in the process, {} stopped, {} CPU outside",
+        "  cost     {} CPU in the process, {} suspended, {} CPU outside",
         duration::show(Duration::from_nanos(observer.target_cpu)),
         duration::show(Duration::from_nanos(observer.target_stopped)),
         duration::show(Duration::from_nanos(observer.own_cpu))
@@ -562,8 +563,8 @@ pub fn cut_off(summary: &Summary, timed: bool, kept: bool) -> Option<String> {
         _ => format!("process {} ended", session.pid),
     };
     let kept = match &session.path {
-        Some(path) if kept => format!("{} holds what came before; `clrscope report` reads it", path.display()),
-        _ => "nothing was to be kept".to_owned(),
+        Some(path) if kept => format!("{} has what was recorded before; `clrscope report` reads it", path.display()),
+        _ => "no session file was to be kept".to_owned(),
     };
     let duration = duration::show(session.duration);
     if what.ends_with(wire::OUT_OF_MEMORY) {
@@ -634,7 +635,7 @@ mod tests {
                     ..ObserverStatus::default()
                 },
                 resources: Vec::new(),
-                notes: vec!["an APM holds the main slot".into()],
+                notes: vec!["an APM holds the main profiler slot".into()],
                 end: EndReason::ProcessExited,
                 timings: recorder::Timings {
                     attach_to_initialize: Some(Duration::from_micros(2500)),
@@ -655,7 +656,7 @@ mod tests {
             "12.0ms CPU in the process",
             "dropped  2 ring full\n",
             "rate     achieved 250 Hz instead of 999 Hz: the kernel ticks at 250 Hz\n",
-            "note     an APM holds the main slot",
+            "note     an APM holds the main profiler slot",
             "clrscope report 'my files/web.clrscope' --format html",
         ] {
             assert!(text.contains(part), "{part} is missing in:\n{text}");

@@ -39,8 +39,8 @@ fn stacks_states_and_lines_are_those_that_the_program_knows() {
         assert!(process.wait(LIMIT).unwrap().success(), "{runtime}: {}", process.transcript());
 
         assert_eq!((&report["schema"], &report["complete"]), (&1.into(), &true.into()), "{runtime}");
-        assert_eq!(report["looks"].as_array().unwrap().len(), 2, "{runtime}");
-        assert!(report["looks"][1]["pause_seconds"].as_f64().unwrap() > 0.0, "{runtime}");
+        assert_eq!(report["snapshots"].as_array().unwrap().len(), 2, "{runtime}");
+        assert!(report["snapshots"][1]["pause_seconds"].as_f64().unwrap() > 0.0, "{runtime}");
         // The three that burn, and few of the framework's own.
         let (pending, known) = (number(&report["pending"]), number(&truth["pending"]) + 3);
         assert!((known..known + 5).contains(&pending), "{runtime}: {pending} of {known}");
@@ -50,7 +50,7 @@ fn stacks_states_and_lines_are_those_that_the_program_knows() {
             let [found] = found[..] else { panic!("{runtime}: {known} in {stacks:#?}") };
             assert_eq!(found["count"], known["count"], "{runtime}: {found}");
             assert_eq!(found["cause"], known["cause"], "{runtime}: {found}");
-            assert_eq!(found["since_first_look"], known["count"], "{runtime}: {found}");
+            assert_eq!(found["since_first_snapshot"], known["count"], "{runtime}: {found}");
             for (frame, truth) in found["frames"].as_array().unwrap().iter().zip(known["frames"].as_array().unwrap()) {
                 assert_eq!(frame["line"], truth["line"], "{runtime}: {frame}");
                 let is_method = frame["kind"] == "method";
@@ -62,7 +62,7 @@ fn stacks_states_and_lines_are_those_that_the_program_knows() {
             stacks.iter().filter(|stack| methods(stack) == ["Clrscope.Samples.Asyncer.Loop"]).collect();
         assert!(!looping.is_empty(), "{runtime}: {stacks:#?}");
         for stack in looping {
-            assert!(matches!(stack["since_first_look"].as_u64(), None | Some(0)), "{runtime}: {stack}");
+            assert!(matches!(stack["since_first_snapshot"].as_u64(), None | Some(0)), "{runtime}: {stack}");
         }
         // An order waits at its second await, a question at its first.
         let order = stacks.iter().find(|stack| number(&stack["count"]) == 200).unwrap();
@@ -106,7 +106,7 @@ fn what_began_between_the_looks_is_not_said_to_have_waited_all_the_time() {
     let mut process = Sample::named("asyncer").launch(Runtime::V9, &["--orders", "30"]).private_tmp().start();
     process.wait_for_ready();
     let pid = process.pid().to_string();
-    let recorded = ["record", &pid, "-p", "async:looks=2:every=2", "-o", session.to_str().unwrap()];
+    let recorded = ["record", &pid, "-p", "async:snapshots=2:every=2", "-o", session.to_str().unwrap()];
     let mut recording = common::Running::start(common::clrscope(recorded));
     std::thread::sleep(Duration::from_secs(1));
     assert!(!recording.has_ended(), "there were no two looks");
@@ -118,12 +118,12 @@ fn what_began_between_the_looks_is_not_said_to_have_waited_all_the_time() {
     let order = report["stacks"].as_array().unwrap().iter().find(|stack| number(&stack["count"]) == 100);
     let order = order.unwrap_or_else(|| panic!("{report:#}"));
     assert!(methods(order)[1].ends_with(".Order"), "{order}");
-    assert_eq!(number(&order["since_first_look"]), 30, "{order}");
+    assert_eq!(number(&order["since_first_snapshot"]), 30, "{order}");
     assert!(report["hot"].is_null(), "{report}");
     // What is no session is refused.
     let dump = file(&folder, "look.gcdump");
     run(["heap", session.to_str().unwrap(), "--gcdump", dump.to_str().unwrap()]).expect(0);
-    run(["async", dump.to_str().unwrap()]).expect_error(8, &["needs a session"]);
+    run(["async", dump.to_str().unwrap()]).expect_error(8, &["name a session file"]);
     run(["async", "--duration", "1500ms", &pid]).expect_error(2, &["whole seconds"]);
 }
 

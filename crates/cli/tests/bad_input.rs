@@ -31,7 +31,7 @@ fn wrong_arguments() {
         ("record 1 --rate 1001", "1..=1000"),
         ("record 1 --duration 10", "no unit"),
         ("record 1 --duration 0s", "longer than 0"),
-        ("record 1 --duration soon", "no duration"),
+        ("record 1 --duration soon", "not a duration"),
         ("record 1 --engine magic", "kernel-ring"),
         ("record 1 --json --quiet", "cannot be used with"),
         ("launch", "COMMAND"),

@@ -174,7 +174,7 @@ fn the_program_goes_on_when_the_recording_ends_before_it() {
         let report = Report::of(&output);
         assert_eq!(report.0["recording"]["end"]["reason"], "stopped", "{runtime}");
         let notes = report.0["notes"].to_string();
-        assert!(notes.contains("never takes its hooks back"), "{runtime}: {notes}");
+        assert!(notes.contains("never removes its hooks"), "{runtime}: {notes}");
         assert!(!report.calls("calls").is_empty(), "{runtime}");
     }
 }

@@ -96,6 +96,6 @@ fn a_recording_without_values_says_so() {
     let pid = process.pid().to_string();
     run(["record", &pid, "-p", "counters:interval=3600", "-d", "300ms", "-o", output.to_str().unwrap()]).expect(0);
     let text = run(["report", output.to_str().unwrap()]).expect(0).out;
-    assert!(text.contains("No value came"), "{text}");
+    assert!(text.contains("No values: recordings"), "{text}");
     run(["record", &pid, "-p", "counters:interval=0"]).expect_error(2, &["interval", "whole number from 1"]);
 }

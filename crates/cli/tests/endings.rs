@@ -107,7 +107,7 @@ const CASES: [Case; 8] = [
     Case { name: "trace", shows: "not called yet", more: &["traced!Clrscope.Samples.Traced.Busy"] },
     Case { name: "checkup", shows: "recording", more: &["-d", "60s", "--no-heap"] },
     // Nothing in the program makes the collection that it waits for.
-    Case { name: "heap", shows: "looking at", more: &["--roots"] },
+    Case { name: "heap", shows: "taking a heap snapshot", more: &["--roots"] },
     Case { name: "leaks", shows: "recording", more: &["--every", "60s"] },
     Case { name: "async", shows: "recording", more: &["-d", "60s"] },
     Case { name: "launch", shows: "ready", more: &["-p", "cpu,wall"] },

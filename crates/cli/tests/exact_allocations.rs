@@ -77,7 +77,7 @@ fn a_recording_may_end_before_the_program_and_attaching_is_refused() {
     let all = truth["types"]["Clrscope.Samples.Heavy"]["objects"].as_u64().unwrap();
     assert!(heavy > 1000 && heavy < all, "{heavy} of {all}");
     let notes = report.0["notes"].to_string();
-    assert!(notes.contains("stays loaded"), "{notes}");
+    assert!(notes.contains("remains loaded"), "{notes}");
     let mut target = Sample::named("allocator").start(runtime, &["--seconds", "30", "--large", "0"]);
     target.wait_for_ready();
     let refused = run(["record", &target.pid().to_string(), "-p", "allocations:exact"]);

@@ -128,13 +128,13 @@ fn less_than_everything_is_looked_at() {
         let mut process = start("heapster", runtime, "--count 300000 --churn 1");
         let pid = process.pid().to_string();
         let histogram = run(["heap", &pid, "--histogram", "--json", "--top", "100000"]).expect(0).json();
-        assert_eq!((&histogram["looked_at"], &histogram["complete"]), (&"histogram".into(), &true.into()), "{runtime}");
+        assert_eq!((&histogram["kind"], &histogram["complete"]), (&"histogram".into(), &true.into()), "{runtime}");
         let held = histogram["types"].as_array().unwrap().iter().find(|row| row["type"] == "Clrscope.Samples.Held");
         assert_eq!(number(&held.unwrap()["objects"]), 300_000, "{runtime}");
         assert!(histogram["roots"].as_array().unwrap().is_empty(), "{runtime}");
 
         let roots = run(["heap", &pid, "--roots", "--json", "--top", "100000", "-o", session]).expect(0).json();
-        assert_eq!((&roots["looked_at"], &roots["complete"]), (&"roots".into(), &true.into()), "{runtime}");
+        assert_eq!((&roots["kind"], &roots["complete"]), (&"roots".into(), &true.into()), "{runtime}");
         // Of 300,000 objects only those that roots refer to.
         assert!(number(&roots["totals"]["objects"]) < 20_000, "{runtime}: {}", roots["totals"]);
         let row = |kind: &str, name: &str| {
@@ -148,11 +148,11 @@ fn less_than_everything_is_looked_at() {
         assert!(part.as_f64().unwrap() < whole.as_f64().unwrap(), "{runtime}: {part} s, {whole} s");
         eprintln!("{runtime}: {} objects in {whole} s, roots in {part} s", histogram["totals"]["objects"]);
         let page = run(["heap", session]).expect(0).out;
-        for text in ["Roots of ", "What they refer to", "Clrscope.Samples.Pinned", "Not looked at"] {
+        for text in ["Roots of ", "What they refer to", "Clrscope.Samples.Pinned", "Not included"] {
             assert!(page.contains(text), "{runtime}: `{text}` is missing in {page}");
         }
         run(["heap", session, "--type", "Held"]).expect_error(2, &["no references"]);
-        run(["leaks", session]).expect_error(8, &["roots alone"]);
+        run(["leaks", session]).expect_error(8, &["snapshots of roots"]);
         process.send_line("over").unwrap();
         ends_well(process);
     }

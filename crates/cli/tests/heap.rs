@@ -112,9 +112,15 @@ fn a_look_tells_what_the_program_knows() {
             assert_eq!(dumped["totals"][field], report["totals"][field], "{what}: {field} of the gcdump");
         }
         let page = run(["heap", session.to_str().unwrap(), "--type", "Link"]).expect(0).out;
-        for part in
-            ["Types by bytes", "Clrscope.Samples.Held", "Where most is retained", "Roots", "Strings", "Who holds", text]
-        {
+        for part in [
+            "Types by bytes",
+            "Clrscope.Samples.Held",
+            "Where most is retained",
+            "Roots",
+            "Strings",
+            "What retains",
+            text,
+        ] {
             let part: String = part.chars().take(50).collect();
             assert!(page.contains(&part), "{what}: `{part}` is missing in {page}");
         }
@@ -128,7 +134,7 @@ fn what_grows_from_look_to_look_is_suspected() {
     for runtime in sample_runtimes() {
         let mut process = heapster(runtime);
         let pid = process.pid().to_string();
-        let mut leaks = Running::start(clrscope(["leaks", &pid, "--looks", "4", "--every", "2s", "--json"]));
+        let mut leaks = Running::start(clrscope(["leaks", &pid, "--snapshots", "4", "--every", "2s", "--json"]));
         while !leaks.has_ended() {
             process.send_line("grow 300").unwrap();
             std::thread::sleep(Duration::from_millis(200));
@@ -137,7 +143,7 @@ fn what_grows_from_look_to_look_is_suspected() {
         process.send_line("over").unwrap();
         let truth = process.truth(LIMIT);
         assert!(process.wait(LIMIT).unwrap().success(), "{runtime}");
-        assert_eq!(report["looks"].as_array().unwrap().len(), 4, "{runtime}: {report}");
+        assert_eq!(report["snapshots"].as_array().unwrap().len(), 4, "{runtime}: {report}");
         let suspects = report["suspects"].as_array().unwrap();
         let leaked = suspects.iter().find(|row| row["type"] == "Clrscope.Samples.Leaked");
         let leaked = leaked.unwrap_or_else(|| panic!("{runtime}: {suspects:?}"));
@@ -178,8 +184,8 @@ fn leaks_that_is_interrupted_ends_with_the_code_for_that() {
         std::thread::sleep(Duration::from_millis(50));
     }
     leaks.signal(Signal::INT);
-    let ended = leaks.wait().expect_error(5, &["only 1 of 3 looks were taken"]);
-    assert_eq!(ended.json()["looks"].as_array().unwrap().len(), 1);
+    let ended = leaks.wait().expect_error(5, &["only 1 of 3 snapshots were taken"]);
+    assert_eq!(ended.json()["snapshots"].as_array().unwrap().len(), 1);
 }
 
 #[test]
@@ -203,7 +209,7 @@ fn a_part_of_a_look_is_told_to_be_one() {
         if !ended.out.is_empty() {
             let part = ended.json();
             assert_eq!(part["complete"], false, "{part}");
-            assert_eq!(part["note"], "the session ends before the look does");
+            assert_eq!(part["note"], "the session ends before the snapshot does");
             let objects = |report: &Value| number(&report["totals"]["objects"]);
             assert!(objects(&part) < objects(&whole), "{part}");
             parts += u32::from(objects(&part) > 0);
@@ -221,7 +227,7 @@ fn files_that_are_none_are_told() {
     let folder = scratch();
     let dump = file(&folder, "bad.gcdump");
     fs::write(&dump, "nothing of that kind").unwrap();
-    refused(run(["heap", dump.to_str().unwrap()]), 8, &["no .gcdump file"]);
+    refused(run(["heap", dump.to_str().unwrap()]), 8, &["not a .gcdump file"]);
     let mut head = 20u32.to_le_bytes().to_vec();
     head.extend(b"!FastSerialization.1\x04\x04\x01");
     fs::write(&dump, head).unwrap();
@@ -241,6 +247,6 @@ fn a_recording_without_looks_is_told() {
     process.wait_for_ready();
     let pid = process.pid().to_string();
     run(["record", &pid, "-p", "cpu", "--duration", "300ms", "-q", "-o", session.to_str().unwrap()]).expect(0);
-    refused(run(["heap", session.to_str().unwrap()]), 8, &["no look at a heap", "clrscope heap <PID>"]);
-    refused(run(["leaks", session.to_str().unwrap()]), 8, &["no look at a heap"]);
+    refused(run(["heap", session.to_str().unwrap()]), 8, &["no heap snapshot", "clrscope heap <PID>"]);
+    refused(run(["leaks", session.to_str().unwrap()]), 8, &["no heap snapshot"]);
 }

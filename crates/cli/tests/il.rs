@@ -88,10 +88,10 @@ fn files_that_are_none() {
         fs::write(&path, contents).unwrap();
         run(["il".as_ref(), path.as_os_str()])
     };
-    il("text.dll", b"not at all").expect_error(6, &["text.dll", "no .NET assembly"]);
+    il("text.dll", b"not at all").expect_error(6, &["text.dll", "not a .NET assembly"]);
     let whole = fs::read(sample()).unwrap();
     il("cut.dll", &whole[..whole.len() / 2]).expect_error(6, &["cut.dll", "damaged"]);
-    il("program", b"\x7fELF").expect_error(6, &["program", "no .NET assembly"]);
+    il("program", b"\x7fELF").expect_error(6, &["program", "not a .NET assembly"]);
     run(["il", "/nowhere/at/all.dll"]).expect_error(6, &["/nowhere/at/all.dll"]);
     run(["il".as_ref(), sample().as_os_str(), "--method".as_ref(), "Nope".as_ref()]).expect_error(2, &["Nope", "*"]);
     run(["il"]).expect_error(2, &["ASSEMBLY"]);

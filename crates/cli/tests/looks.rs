@@ -149,7 +149,7 @@ fn looks_go_with_a_recording() {
         let folder = scratch();
         let output = file(&folder, "both.clrscope");
         let mut process = heapster(runtime, &["--count", "10000"]);
-        let profilers = "heap:looks=2:every=1,exceptions,gc";
+        let profilers = "heap:snapshots=2:every=1,exceptions,gc";
         let pid = process.pid().to_string();
         let arguments = ["record", &pid, "-o", output.to_str().unwrap(), "-p", profilers, "--duration", "4s"];
         run(arguments).expect(0);
@@ -166,12 +166,12 @@ fn who_finds_the_main_slot_taken_is_told_so() {
         let folder = scratch();
         let (first, second) = (file(&folder, "first.clrscope"), file(&folder, "second.clrscope"));
         let mut process = heapster(runtime, &["--count", "1000"]);
-        let mut recorder = record(process.pid(), &first, "heap:looks=100:every=3600");
+        let mut recorder = record(process.pid(), &first, "heap:snapshots=100:every=3600");
         wait_for_chunk_end(&first, &mut recorder);
         let ended = record(process.pid(), &second, "heap").wait();
         ended.expect_error(
             4,
-            &["the profiler heap needs", "one slot", "another profiler holds it", "command of clrscope"],
+            &["the profiler heap needs", "main profiler slot", "another profiler holds it", "command of clrscope"],
         );
         assert!(!second.exists(), "{runtime}: there is no session of nothing");
         recorder.signal(Signal::INT);

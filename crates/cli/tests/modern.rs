@@ -138,7 +138,7 @@ fn short_waits_of_pooled_state_machines_have_no_duration() {
     let stacks: Vec<&Value> = list(&report["stacks"]).iter().filter(price).collect();
     assert!(!stacks.is_empty(), "{report:#}");
     for stack in stacks {
-        assert!(matches!(stack["since_first_look"].as_u64(), None | Some(0)), "{stack:#}");
+        assert!(matches!(stack["since_first_snapshot"].as_u64(), None | Some(0)), "{stack:#}");
     }
 }
 

@@ -152,7 +152,7 @@ fn a_home_by_itself() {
 
     let text = run(["newrelic", "check", home.text()]).expect(0).out;
     for part in [
-        "Agent shape     10.54 (told by its members)",
+        "Agent shape     10.54 (determined from its members)",
         "does not count on .NET",
         "RefApp.Ignored",
         "broken.xml: syntax error",
@@ -178,7 +178,7 @@ fn homes_that_lack_something() {
     let report = check(&[home.text()]);
     assert_eq!(report["agent"]["path"], Value::Null);
     let core = home.file("netcore/NewRelic.Agent.Core.dll");
-    assert_eq!(texts(&report["agent"]["looked_at"])[1], core.to_str().unwrap());
+    assert_eq!(texts(&report["agent"]["searched"])[1], core.to_str().unwrap());
 
     // What is no file is not opened: nobody ever writes to this one.
     mknodat(CWD, home.file("newrelic.config"), FileType::Fifo, Mode::RWXU, 0).unwrap();
@@ -292,8 +292,8 @@ fn files_that_are_no_assemblies() {
     let home = Home::new();
     let at = |path: &str| run(["newrelic", "check", home.text(), "--assembly", path]);
     at("/no/such.dll").expect_error(6, &["/no/such.dll"]);
-    at("/dev/zero").expect_error(6, &["/dev/zero", "no regular file"]);
-    at(home.file("newrelic.config").to_str().unwrap()).expect_error(6, &["no PE image", "name the .dll"]);
+    at("/dev/zero").expect_error(6, &["/dev/zero", "not a regular file"]);
+    at(home.file("newrelic.config").to_str().unwrap()).expect_error(6, &["not a PE image", "name the .dll"]);
     run(["newrelic", "check", "--pid", "1", "--assembly", "x"]).expect_error(2, &["cannot be used with"]);
     run(["newrelic"]).expect(2);
 }

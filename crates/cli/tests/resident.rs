@@ -190,6 +190,41 @@ fn snapshots_that_are_taken_at_once_leave_one_library() {
 }
 
 /// As a cleaner of temporary files may do it.
+/// From .NET 6 on a main profiler that detaches is counted as a notification-only one. One of those that asks to be detached right
+/// then would end the process, so an instance that compensates has to be there before.
+#[test]
+fn a_launch_compensates_before_its_agent_leaves_the_main_profiler_slot() {
+    on_sample_runtimes_at_once(|runtime| {
+        if runtime == Runtime::V3_1 {
+            return;
+        }
+        let folder = scratch();
+        let output = file(&folder, "launched.clrscope");
+        let launch = Sample::named("heapster").launch(runtime, &["--count", "1000"]);
+        let prefix =
+            [common::binary(), "launch", "-q", "-p", "threads", "-d", "300ms", "-o", output.to_str().unwrap(), "--"];
+        let mut process = launch.under(prefix).start();
+        process.wait_for_ready();
+        let children = format!("/proc/{0}/task/{0}/children", process.pid());
+        let target: u32 = std::fs::read_to_string(children).unwrap().trim().parse().unwrap();
+        let is_idle = |name: &String| name.starts_with("libclrscope-idle-");
+        let until = Instant::now() + Duration::from_secs(30);
+        let mut had_agent = false;
+        loop {
+            let loaded = libraries(target);
+            let has_agent = loaded.iter().any(|name| !is_idle(name));
+            if had_agent && !has_agent {
+                assert!(loaded.iter().any(is_idle), "{runtime}: the agent left, and nothing compensates for it");
+                break;
+            }
+            had_agent |= has_agent;
+            assert!(Instant::now() < until, "{runtime}: the agent stays: {loaded:?}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(process.is_running(), "{runtime}: {}", process.transcript());
+    });
+}
+
 #[test]
 fn a_library_that_is_removed_before_it_is_loaded_is_made_again() {
     let mut process = heapster(Runtime::V9.require());
@@ -354,7 +389,7 @@ fn heap_snapshots_follow_a_trace_that_allows_them() {
             run(["async", &pid]).expect(0);
             run(["trace", &pid, steady, "--for", "300ms"]).expect(0);
         }
-        run(["leaks", &pid, "--looks", "3", "--every", "1s"]).expect(0);
+        run(["leaks", &pid, "--snapshots", "3", "--every", "1s"]).expect(0);
         assert_eq!(libraries(process.pid()).len(), 1, "{runtime}");
         // One that is there already and has not asked cannot any more, and says so.
         let mut other = heapster(runtime);

@@ -30,9 +30,9 @@ fn path<'a>(report: &'a Report, held: &Value) -> Vec<&'a str> {
 
 fn check(runtime: Runtime, report: &Report, truth: &Value) {
     let survivors = &report.0["survivors"];
-    let what = format!("{runtime}: {}", survivors["looks"]);
+    let what = format!("{runtime}: {}", survivors["snapshots"]);
     assert_eq!(report.0["recording"]["dropped"], 0, "{what}");
-    let looks = list(survivors, "looks");
+    let looks = list(survivors, "snapshots");
     let count = looks.len() as u64;
     // One each 100 ms at most, for two seconds; on a busy machine not all of them.
     assert!((5..=21).contains(&count), "{what}");
@@ -40,7 +40,7 @@ fn check(runtime: Runtime, report: &Report, truth: &Value) {
     let made = list(truth, "collection_count")[0].as_u64().unwrap();
     assert!(made > count, "{what}: only some of {made} are looked at");
     for look in looks {
-        let (paused, telling) = (number(look, "paused_ns"), number(look, "telling_ns"));
+        let (paused, telling) = (number(look, "paused_ns"), number(look, "snapshot_ns"));
         assert!(telling > 0 && telling < paused && paused < 2_000_000_000, "{what}");
     }
 
@@ -103,7 +103,7 @@ fn what_survives_is_told_with_what_holds_it() {
         let (report, truth) = recorded_work(&mut process, "survivors:every=100", &output, Duration::ZERO);
         check(runtime, &report, &truth);
         let text = run(["report", output.to_str().unwrap()]).expect(0).out;
-        for part in ["Survivors", "looked at (gen", "gen 0→1", "in gen 0", "GcForce+Letter", "older object "] {
+        for part in ["Survivors", "with a snapshot (gen", "gen 0→1", "in gen 0", "GcForce+Letter", "older object "] {
             assert!(text.contains(part), "{runtime}: `{part}` is missing in {text}");
         }
         process.close_stdin();
@@ -127,7 +127,7 @@ fn a_server_on_10_goes_on_after_it() {
     recorder.wait().expect(0);
     let report = Report::of(&output);
     let survivors = &report.0["survivors"];
-    let complete = list(survivors, "looks").iter().filter(|look| look["complete"] == true).count();
+    let complete = list(survivors, "snapshots").iter().filter(|look| look["complete"] == true).count();
     assert!(complete > 0, "{survivors}");
     assert!(list(survivors, "types").iter().any(|row| row["type_name"] == "System.String"), "{}", survivors["types"]);
     let objects = |rows: &[Value], field: &dyn Fn(&Value) -> u64| rows.iter().map(field).sum::<u64>();

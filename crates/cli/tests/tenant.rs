@@ -131,7 +131,7 @@ fn a_handler_that_was_set_meanwhile_is_the_programs() {
                 assert!(agent_is_mapped(process.pid()), "{runtime}");
                 let told = ended.out + &ended.err;
                 // On a busy machine the agent may still wait for its handlers when clrscope has waited long enough.
-                let is_told = ["another tool has set a handler for SIGPROF", "did not confirm that it left"];
+                let is_told = ["another tool has set a handler for SIGPROF", "did not confirm that it has detached"];
                 assert!(is_told.iter().any(|part| told.contains(part)), "{runtime}: {told}");
                 truth(runtime, &mut process);
             }

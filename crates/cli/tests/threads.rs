@@ -74,7 +74,7 @@ fn zombies_and_leaks_are_found() {
         assert_eq!((&starts[0]["started"], &starts[0]["ended"]), (&leaked.into(), &0.into()), "{runtime}: {starts:?}");
         assert_eq!(starts.iter().filter(|row| row["leak"] == true).count(), 1, "{runtime}: {starts:?}");
         // Attaching starts a thread or two, and some of the runtime end when they have nothing to do.
-        let looks = array(&report.0["all_threads"]["looks"]);
+        let looks = array(&report.0["all_threads"]["snapshots"]);
         let [first, last] = [looks.first(), looks.last()].map(|look| look.unwrap()["threads"].as_u64().unwrap());
         assert!(last.abs_diff(first + leaked) <= 4, "{runtime}: {leaked} leaked: {looks:?}");
         let of_leak = rows.iter().filter(|row| !row["started_at"].is_null());
@@ -169,7 +169,7 @@ fn looks_come_as_often_as_asked() {
     let pid = process.pid().to_string();
     run(["record", &pid, "-p", "threads:every=3", "-d", "7s", "-o", output.to_str().unwrap()]).expect(0);
     let report = Report::of(&output);
-    let looks = array(&report.0["all_threads"]["looks"]);
+    let looks = array(&report.0["all_threads"]["snapshots"]);
     assert!((2..=3).contains(&looks.len()), "{looks:?}");
     run(["record", &pid, "-p", "threads:every=0"]).expect_error(2, &["every", "whole number from 1"]);
 }

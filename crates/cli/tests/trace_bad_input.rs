@@ -69,13 +69,13 @@ fn broken_rules_are_refused_before_anything_is_touched() {
     let large = format!("# {}\n{whole}", "x".repeat(1 << 20));
     let rows: &[(&str, &[&str])] = &[
         ("[[rule]]\nname = \"a\"\n", &["line 1, column 1", "no `match`", "add"]),
-        ("[[rule]]\nname = \"a\nmatch = \"A.B\"\n", &["line 2, column 10", "no TOML"]),
+        ("[[rule]]\nname = \"a\nmatch = \"A.B\"\n", &["line 2, column 10", "not TOML"]),
         // Cut off in the middle of each part.
-        ("[[rule]]\nname = \"a\"\nmatch = \"A.", &["line 3, column 12", "no TOML"]),
-        ("[[rule]]\nname = \"a\"\nmatch = ", &["line 3, column 9", "no TOML"]),
-        ("[[rule]]\nname = \"a\"\nmat", &["line 3, column 4", "no TOML"]),
-        ("[[rule]]\nname = \"a\"\nmatch = \"A.B\"\nexclude = [\"A\", \n", &["line 4, column 16", "no TOML"]),
-        ("[[rul", &["line 1, column 6", "no TOML"]),
+        ("[[rule]]\nname = \"a\"\nmatch = \"A.", &["line 3, column 12", "not TOML"]),
+        ("[[rule]]\nname = \"a\"\nmatch = ", &["line 3, column 9", "not TOML"]),
+        ("[[rule]]\nname = \"a\"\nmat", &["line 3, column 4", "not TOML"]),
+        ("[[rule]]\nname = \"a\"\nmatch = \"A.B\"\nexclude = [\"A\", \n", &["line 4, column 16", "not TOML"]),
+        ("[[rul", &["line 1, column 6", "not TOML"]),
         ("[[rule]]\nname = \"a\"\nmatch = \"A.{B\"\n", &["line 3, column ", "`match`"]),
         ("[[rule]]\nname = \"ä\"\nmatch = \"ä.B\"\ndo = \"trce\"\n", &["line 4, column 6", "`trce`", "do = \"trace\""]),
         ("[[rule]]\nname = \"a\"\nmatch = \"A.B\"\natributes = []\n", &["line 4, column 1", "`attributes`?"]),
@@ -123,7 +123,7 @@ fn rules_that_contradict_are_refused_and_useless_ones_told() {
     for (text, part) in [
         (&[("wide", "A.*.*", ""), ("narrow", "A.B.C", "")][..], "`wide` comes first"),
         (&[("a", "A.B", ""), ("b", "A.B", "")], "says the same"),
-        (&[("a", "A.B.C", "exclude = [\"A.B.*\"]")], "takes nothing"),
+        (&[("a", "A.B.C", "exclude = [\"A.B.*\"]")], "matches nothing"),
         (&[("a", "A.dll!A.B", "")], "extension"),
     ] {
         // They are used all the same: the process is looked for.
@@ -146,7 +146,7 @@ fn rules_without_methods_say_so() {
             for how in [&["--dry-run"][..], &["--for", "300ms"]] {
                 let arguments = ["trace", &pid, pattern].into_iter().chain(how.iter().copied());
                 let ended = run(arguments.clone()).expect(0);
-                assert!(ended.out.contains("No method that is loaded fits"), "{runtime}: {pattern}: {ended:?}");
+                assert!(ended.out.contains("No loaded method matches"), "{runtime}: {pattern}: {ended:?}");
                 let report = run(arguments.chain(["--json"])).expect(0).json();
                 for list in ["methods", "not_called", "refused", "tree"] {
                     assert_eq!(report[list], json!([]), "{runtime}: {pattern}");

@@ -278,7 +278,7 @@ fn what_is_no_log_is_refused_with_file_and_line() {
     let good = write("good.jsonl", &format!("{head}{event}"));
     validate(&good, &good, &[]).expect(0);
     let torn = write("torn.jsonl", &format!("{head}{event}{}", &event[..20]));
-    validate(&good, &torn, &[]).expect_error(8, &["torn.jsonl:3: this is no JSON"]);
+    validate(&good, &torn, &[]).expect_error(8, &["torn.jsonl:3: this is not JSON"]);
     let nameless = write("nameless.jsonl", &format!("{head}{{\"event\":\"jit\"}}\n{event}"));
     validate(&nameless, &good, &[]).expect_error(8, &["nameless.jsonl:2: `name`"]);
     let newer = write("newer.jsonl", "{\"format\":\"clrscope-events\",\"version\":9}\n");
@@ -300,7 +300,7 @@ fn what_is_no_log_is_refused_with_file_and_line() {
     validate(&left_out, &left_out, &[]).expect_error(8, &["left out", "--event-log"]);
     let assembly = Sample::named("locker").compile(Runtime::V3_1).unwrap();
     validate(&good, &assembly, &[]).expect_error(2, &["assembly"]);
-    validate(&good, &good, &["--il"]).expect_error(6, &["no .NET assembly"]);
+    validate(&good, &good, &["--il"]).expect_error(6, &["not a .NET assembly"]);
     validate(&assembly, &assembly, &["--events", "jit"]).expect_error(2, &["--events"]);
     run(["validate", "a", "b", "--events", "nonsense"]).expect(2);
 }

@@ -76,9 +76,11 @@ crate::hresult::codes! {
     CORPROF_E_PROFILEE_PROCESS_NOT_FOUND = 0x8013_136D, "no such process, or no runtime in it";
     CORPROF_E_CALLBACK3_REQUIRED = 0x8013_136E, "the profiler does not implement ICorProfilerCallback3";
     CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER = 0x8013_136F, "not available to a profiler that attached to a running process";
-    CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT = 0x8013_1370, "the profiler cannot be detached: it has changed code for good";
+    CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT = 0x8013_1370, "the profiler cannot be detached: it has changed \
+        code permanently";
     CORPROF_E_RUNTIME_UNINITIALIZED = 0x8013_1371, "the runtime is not initialized yet";
-    CORPROF_E_IMMUTABLE_FLAGS_SET = 0x8013_1372, "the profiler cannot be detached: it has set flags that hold for good";
+    CORPROF_E_IMMUTABLE_FLAGS_SET = 0x8013_1372, "the profiler cannot be detached: it has set flags that hold \
+        permanently";
     CORPROF_E_PROFILER_NOT_YET_INITIALIZED = 0x8013_1373, "the profiler is still being initialized";
     CORPROF_E_INCONSISTENT_WITH_FLAGS = 0x8013_1374, "the event mask does not allow this";
     CORPROF_E_PROFILER_CANCEL_ACTIVATION = 0x8013_1375, "the profiler does not want to be loaded";

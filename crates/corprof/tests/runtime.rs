@@ -131,7 +131,7 @@ fn the_runtime_answers_everything() {
             if since.is_empty() {
                 answer.to_owned()
             } else {
-                format!("error: this runtime has no {interface}; it takes {since} or newer")
+                format!("error: this runtime has no {interface}; it requires {since} or newer")
             }
         };
         let mut wanted = BTreeMap::from(

@@ -5,7 +5,7 @@ use profile::{SeriesKind};
 
 pub const RULE: Rule = Rule {
     id: "cpu-hot-spot",
-    summary: "One method of the program takes much of a processor",
+    summary: "One method of the program uses much of a processor",
     needs: &["cpu"],
     thresholds: &[
         Threshold { name: "busy", help: "Processors that the process keeps busy, at least", default: 0.5 },

@@ -5,9 +5,9 @@ use profile::Profile;
 
 pub const RULE: Rule = Rule {
     id: "deadlock",
-    summary: "Threads wait for each other's locks, or for a lock whose owner has ended: none of them will go on",
+    summary: "Threads wait for each other's locks, or for a lock whose owner has ended: none of them can continue",
     needs: &["deadlocks"],
-    thresholds: &[Threshold { name: "threads", help: "Threads that cannot go on, at least", default: 1.0 }],
+    thresholds: &[Threshold { name: "threads", help: "Threads that cannot continue, at least", default: 1.0 }],
     look,
 };
 
@@ -32,7 +32,7 @@ fn finding(profile: &Profile, threads: &[Waiter], ring: bool) -> Finding {
         evidence.push(format!("{} waits for {lock}{holder}{place}", name(thread)));
     }
     let title = match (ring, threads.len()) {
-        (true, many) => format!("{many} threads wait for each other's locks and will never go on"),
+        (true, many) => format!("{many} threads wait for each other's locks and can never continue"),
         (false, 1) => "1 thread waits for a lock whose owner has ended".to_owned(),
         (false, many) => format!("{many} threads wait for a lock whose owner has ended"),
     };
@@ -43,7 +43,8 @@ fn finding(profile: &Profile, threads: &[Waiter], ring: bool) -> Finding {
         title,
         culprit: Some(names.join(", ")),
         evidence,
-        next: "take locks in one order everywhere, and use using or finally to let go; more: clrscope deadlocks <pid>".to_owned(),
+        next: "take locks in one order everywhere, and release them with using or finally; more: clrscope deadlocks \
+            <pid>".to_owned(),
     }
 }
 

@@ -4,11 +4,15 @@ use crate::{Evidence, Finding, Limits, Rule, Threshold, finding::severity, words
 
 pub const RULE: Rule = Rule {
     id: "duplicate-strings",
-    summary: "Much of the heap are strings that say the same as others",
+    summary: "Much of the heap is duplicate strings",
     needs: &["heap"],
     thresholds: &[
-        Threshold { name: "wasted", help: "Megabytes that all but one of each text take", default: 5.0 },
-        Threshold { name: "share", help: "Share of that in all objects", default: 0.1 },
+        Threshold {
+            name: "wasted",
+            help: "Megabytes that the duplicates take: all but one string of each content",
+            default: 5.0,
+        },
+        Threshold { name: "share", help: "Share of these bytes in the bytes of all objects", default: 0.1 },
     ],
     look,
 };
@@ -22,12 +26,11 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         return Vec::new();
     }
     let shown = |text: &Option<String>| text.as_deref().map_or_else(|| "(text not kept)".to_owned(), |text| format!("\"{text}\""));
-    let mut evidence =
-        vec![format!("{} strings, of which {} say something different", strings.objects, strings.distinct)];
+    let mut evidence = vec![format!("{} strings, of which {} are distinct", strings.objects, strings.distinct)];
     for row in strings.duplicates.iter().take(3) {
-        let held = row.path.as_ref().map_or_else(String::new, |path| format!(", held by {}", words::path(path)));
+        let held = row.path.as_ref().map_or_else(String::new, |path| format!(", retained by {}", words::path(path)));
         evidence.push(format!(
-            "{} times {}, {} too many{held}",
+            "{} times {}, {} wasted{held}",
             row.objects,
             shown(&row.text),
             words::bytes(row.wasted_bytes as f64)
@@ -37,7 +40,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         id: RULE.id,
         severity: severity(share, limits.get("share"), 8.0),
         confidence: 0.95,
-        title: format!("{} ({} of the heap) are strings that say the same as others", words::bytes(wasted), words::percent(share)),
+        title: format!("{} ({} of the heap) are duplicate strings", words::bytes(wasted), words::percent(share)),
         culprit: strings.duplicates.first().map(|row| shown(&row.text)),
         evidence,
         next: "keep one of each: a dictionary of known values, string.Intern, or an enum; more: clrscope heap <pid>".to_owned(),

@@ -4,7 +4,7 @@ use crate::{Evidence, Finding, Limits, Rule, Threshold, finding::severity, words
 
 pub const RULE: Rule = Rule {
     id: "exception-storm",
-    summary: "Exceptions are thrown in masses: they are slow, and errors hide among them",
+    summary: "Exceptions are thrown at a high rate: they are slow, and errors hide among them",
     needs: &["exceptions"],
     thresholds: &[Threshold { name: "rate", help: "Exceptions of one type per second", default: 50.0 }],
     look,

@@ -4,7 +4,7 @@ use crate::{Evidence, Finding, Limits, Rule, Threshold, finding::severity, words
 
 pub const RULE: Rule = Rule {
     id: "finalizer-backlog",
-    summary: "Dead objects pile up because their finalizers do not run as fast as they come",
+    summary: "Dead objects accumulate because the finalizer thread does not keep up",
     needs: &["heap"],
     thresholds: &[Threshold { name: "objects", help: "Objects of one type that wait for their finalizer", default: 2000.0 }],
     look,
@@ -25,11 +25,12 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         title: format!("{all} dead objects wait for their finalizers"),
         culprit: Some(worst.name.clone()),
         evidence: vec![format!(
-            "{} of them are {}; what they hold cannot be collected: {}",
+            "{} of them are {}; what they retain cannot be collected: {}",
             worst.objects,
             worst.name,
             words::bytes(worst.retained_bytes as f64)
         )],
-        next: "dispose what has a finalizer, and do nothing slow in one: all finalizers share one thread".to_owned(),
+        next: "dispose objects that have a finalizer, and do nothing slow in a finalizer: all finalizers share one \
+            thread".to_owned(),
     }]
 }

@@ -4,10 +4,10 @@ use crate::{Evidence, Finding, Limits, Rule, Threshold, finding::severity, words
 
 pub const RULE: Rule = Rule {
     id: "gc-pressure",
-    summary: "The program stands still for collections for much of the time, or collects everything often",
+    summary: "GC pauses take much of the time, or full collections are frequent",
     needs: &["gc"],
     thresholds: &[
-        Threshold { name: "paused", help: "Share of the time in which the world stands still for collections", default: 0.05 },
+        Threshold { name: "paused", help: "Share of the time that is spent in GC pauses", default: 0.05 },
         Threshold { name: "full", help: "Blocking collections of generation 2 per second", default: 1.0 },
     ],
     look,
@@ -30,7 +30,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         id: RULE.id,
         severity: severity(over, 1.0, 4.0),
         confidence: 0.95,
-        title: format!("collections stop the program for {} of the time", words::percent(paused)),
+        title: format!("GC pauses take {} of the time", words::percent(paused)),
         culprit: None,
         evidence: vec![
             format!("{young} collections of generation 0, {middle} of 1, {full} of 2 ({} of them in the background)", summary.background),
@@ -42,6 +42,6 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
             ),
             format!("reasons: {}", reasons.join(", ")),
         ],
-        next: "find who allocates: clrscope record <pid> -p allocations".to_owned(),
+        next: "find what allocates: clrscope record <pid> -p allocations".to_owned(),
     }]
 }

@@ -18,7 +18,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         let waiting = words::average(profile, row.waits.total);
         let mut evidence = vec![
             format!(
-                "{} waits, {} in all; half up to {}, 99 % up to {}, the longest {}",
+                "{} waits, {} in total; half up to {}, 99 % up to {}, the longest {}",
                 row.waits.count,
                 words::duration(row.waits.total),
                 words::duration(row.waits.p50),
@@ -37,7 +37,7 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
             title: format!("{waiting:.1} threads wait for one lock on average"),
             culprit: Some(words::method(profile, row.waited_at.function)),
             evidence,
-            next: "hold the lock for less, or split it: clrscope report <file> --profiler locks".to_owned(),
+            next: "hold the lock for a shorter time, or split it: clrscope report <file> --profiler locks".to_owned(),
         }
     })
     .collect()

@@ -6,7 +6,7 @@ pub const RULE: Rule = Rule {
     id: "induced-gc",
     summary: "The program calls GC.Collect again and again",
     needs: &["gc"],
-    thresholds: &[Threshold { name: "rate", help: "Collections per second that the program asked for", default: 0.2 }],
+    thresholds: &[Threshold { name: "rate", help: "Induced collections per second", default: 0.2 }],
     look,
 };
 
@@ -23,11 +23,11 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         id: RULE.id,
         severity: severity(rate, limits.get("rate"), 20.0),
         confidence: 0.99,
-        title: format!("the program asks for {rate:.1} collections per second"),
+        title: format!("the program induces {rate:.1} collections per second"),
         culprit: Some("GC.Collect".to_owned()),
         evidence: vec![
-            format!("{} of {all} collections were asked for", summary.induced),
-            format!("the world stood still for {} of the time in all", words::percent(summary.share)),
+            format!("{} of {all} collections were induced", summary.induced),
+            format!("GC pauses take {} of the time in total", words::percent(summary.share)),
         ],
         next: "look for callers of GC.Collect: clrscope report <file> --function GC.Collect".to_owned(),
     }]

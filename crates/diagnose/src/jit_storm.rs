@@ -5,9 +5,13 @@ use profile::{Profile, session};
 
 pub const RULE: Rule = Rule {
     id: "jit-storm",
-    summary: "Methods are compiled all the time, not only as the program starts",
+    summary: "Methods are compiled all the time, not only while the program starts",
     needs: &["counters"],
-    thresholds: &[Threshold { name: "rate", help: "Methods compiled per second, in each third of the look", default: 200.0 }],
+    thresholds: &[Threshold {
+        name: "rate",
+        help: "Methods compiled per second, in each third of the recording",
+        default: 200.0,
+    }],
     look,
 };
 
@@ -30,7 +34,8 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         return Vec::new();
     }
     let time = profile.counters.iter().find(|c| c.def.source == "System.Runtime" && c.def.name == "time-in-jit");
-    let mut evidence = vec![format!("methods per second in the three thirds of the look: {}", rates.iter().map(|rate| format!("{rate:.0}")).collect::<Vec<_>>().join(", "))];
+    let shown: Vec<String> = rates.iter().map(|rate| format!("{rate:.0}")).collect();
+    let mut evidence = vec![format!("methods per second in the three thirds of the recording: {}", shown.join(", "))];
     if let Some(summary) = time.and_then(profile::Counter::summary) {
         evidence.push(format!("{} of compilation per second", words::duration((summary.mean * 1e6) as u64)));
     }
@@ -38,10 +43,11 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
         id: RULE.id,
         severity: severity(least, limits.get("rate"), 10.0),
         confidence: 0.85,
-        title: format!("at least {least:.0} methods are compiled per second, and it does not end"),
+        title: format!("at least {least:.0} methods are compiled per second all the time"),
         culprit: None,
         evidence,
-        next: "look for expressions, regular expressions or serializers that are made again and again instead of kept".to_owned(),
+        next: "look for expressions, regular expressions or serializers that are made again and again instead of \
+            being kept".to_owned(),
     }]
 }
 

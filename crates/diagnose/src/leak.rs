@@ -5,9 +5,13 @@ use heap::{Suspect, growth::Verdict};
 
 pub const RULE: Rule = Rule {
     id: "leak",
-    summary: "Objects of a type become more from one full collection to the next",
+    summary: "The number of objects of a type grows from one full collection to the next",
     needs: &["heap"],
-    thresholds: &[Threshold { name: "growth", help: "Megabytes per second by which a type and what it holds grow", default: 0.2 }],
+    thresholds: &[Threshold {
+        name: "growth",
+        help: "Megabytes per second by which a type and what it retains grow",
+        default: 0.2,
+    }],
     look,
 };
 
@@ -33,14 +37,14 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
             let ends = |values: &[u64]| (values.first().copied().unwrap_or(0), values.last().copied().unwrap_or(0));
             let (objects, bytes) = (ends(&row.objects), ends(&row.bytes));
             let mut evidence = vec![format!(
-                "{} objects of it at first, {} at last; {} and {} of their own",
+                "{} objects of it at first, {} at last; their own bytes are {} and {}",
                 objects.0,
                 objects.1,
                 words::bytes(bytes.0 as f64),
                 words::bytes(bytes.1 as f64)
             )];
             if let Some(holder) = suspect.holders.first() {
-                evidence.push(format!("held by {}", words::path(&holder.path)));
+                evidence.push(format!("retained by {}", words::path(&holder.path)));
             }
             evidence.push(format!("all objects together grow by {} per second", words::bytes(growth.total.per_second)));
             Finding {
@@ -51,10 +55,10 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
                     Some(Verdict::Likely) => 0.85,
                     Some(Verdict::Grew) | None => 0.7,
                 },
-                title: format!("{} and what it holds grow by {} per second", row.name, words::bytes(*rate)),
+                title: format!("{} and what it retains grow by {} per second", row.name, words::bytes(*rate)),
                 culprit: Some(row.name.clone()),
                 evidence,
-                next: "see whether it goes on and who holds them: clrscope leaks <pid>".to_owned(),
+                next: "see whether it continues, and what retains them: clrscope leaks <pid>".to_owned(),
             }
         })
         .collect()

@@ -6,9 +6,13 @@ use profile::Profile;
 
 pub const RULE: Rule = Rule {
     id: "native-memory",
-    summary: "Memory outside of the managed heap grows and grows",
+    summary: "Memory outside of the managed heap keeps growing",
     needs: &["gc", "counters"],
-    thresholds: &[Threshold { name: "growth", help: "Megabytes per second, in each half of the look", default: 1.0 }],
+    thresholds: &[Threshold {
+        name: "growth",
+        help: "Megabytes per second, in each half of the recording",
+        default: 1.0,
+    }],
     look,
 };
 

@@ -7,7 +7,11 @@ pub const RULE: Rule = Rule {
     id: "pool-starvation",
     summary: "Work waits in the queue of the thread pool because its threads are blocked",
     needs: &["threadpool"],
-    thresholds: &[Threshold { name: "queue", help: "Items in the queue, at the least of all looks but one", default: 5.0 }],
+    thresholds: &[Threshold {
+        name: "queue",
+        help: "Items in the queue, at least, in all readings but one",
+        default: 5.0,
+    }],
     look,
 };
 

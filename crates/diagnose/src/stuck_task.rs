@@ -6,11 +6,11 @@ use symbols::demangle_compiler_names;
 
 pub const RULE: Rule = Rule {
     id: "stuck-task",
-    summary: "Asynchronous methods of one kind wait, and none of them has gone on in all of the look",
+    summary: "Asynchronous methods of one kind wait, and none of them continues during the recording",
     needs: &["heap"],
     thresholds: &[Threshold {
         name: "tasks",
-        help: "Methods that await each other in the same way, and have not gone on",
+        help: "Methods that await each other in the same way, and have not continued",
         default: 20.0,
     }],
     look,
@@ -44,10 +44,11 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
                 id: RULE.id,
                 severity: severity(stuck as f64, limits.get("tasks"), 50.0),
                 confidence: 0.7,
-                title: format!("{stuck} calls of {leaf} wait and do not go on"),
+                title: format!("{stuck} calls of {leaf} wait and do not continue"),
                 culprit: Some(leaf),
                 evidence,
-                next: "see who is to complete the task, and give the wait a time limit or a cancellation".to_owned(),
+                next: "find the code that should complete the task, and give the wait a time limit or a cancellation \
+                    token".to_owned(),
             }
         })
         .collect()

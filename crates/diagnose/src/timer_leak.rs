@@ -4,9 +4,9 @@ use crate::{Evidence, Finding, Limits, Rule, Threshold, finding::severity, words
 
 pub const RULE: Rule = Rule {
     id: "timer-leak",
-    summary: "Timers become more and more: they are not disposed",
+    summary: "The number of timers keeps growing: they are not disposed",
     needs: &["heap"],
-    thresholds: &[Threshold { name: "rate", help: "Timers more per second", default: 20.0 }],
+    thresholds: &[Threshold { name: "rate", help: "Additional timers per second", default: 20.0 }],
     look,
 };
 
@@ -24,15 +24,16 @@ fn look(seen: &Evidence<'_>, limits: &Limits) -> Vec<Finding> {
     let mut evidence = vec![format!("{first} timers at first, {last} at last")];
     let suspect = growth.suspects.iter().find(|suspect| suspect.growth.name == TIMER);
     if let Some(holder) = suspect.and_then(|suspect| suspect.holders.first()) {
-        evidence.push(format!("held by {}", words::path(&holder.path)));
+        evidence.push(format!("retained by {}", words::path(&holder.path)));
     }
     vec![Finding {
         id: RULE.id,
         severity: severity(rate, limits.get("rate"), 50.0),
         confidence: 0.85,
-        title: format!("{rate:.0} timers more per second"),
+        title: format!("{rate:.0} additional timers per second"),
         culprit: Some(TIMER.to_owned()),
         evidence,
-        next: "dispose timers, and the CancellationTokenSources that have a time limit; who holds them: clrscope heap <pid> --type TimerQueueTimer".to_owned(),
+        next: "dispose timers, and each CancellationTokenSource that has a time limit; what retains them: clrscope \
+            heap <pid> --type TimerQueueTimer".to_owned(),
     }]
 }

@@ -6,9 +6,13 @@ use std::collections::{BTreeMap, HashSet};
 
 pub const RULE: Rule = Rule {
     id: "zombie-thread",
-    summary: "Threads stand in a wait without a time limit that nothing was seen to end",
+    summary: "Threads are blocked indefinitely: they wait without a time limit, and no waker was observed",
     needs: &["threads"],
-    thresholds: &[Threshold { name: "sure", help: "How sure it has to be, 0 to 1: 0.4 for what may well come, 0.7, 0.95", default: 0.6 }],
+    thresholds: &[Threshold {
+        name: "sure",
+        help: "Confidence that a suspect has to have, at least: 0.4, 0.7 or 0.95",
+        default: 0.6,
+    }],
     look,
 };
 
@@ -56,7 +60,7 @@ fn finding(profile: &Profile, rows: &[&ThreadRow]) -> Option<Finding> {
         id: RULE.id,
         severity: if rows.len() >= 20 { Severity::Medium } else { Severity::Low },
         confidence: sure(first),
-        title: format!("{number} {wait} for what nothing was seen to do"),
+        title: format!("{number} {wait} indefinitely; no waker observed"),
         culprit: Some(name),
         evidence: vec![
             first.reason.clone(),

@@ -111,7 +111,8 @@ impl fmt::Display for Obstacle {
                 write!(f, "it belongs to another user, {user}: run as that user, or as root")
             }
             Obstacle::Protected => {
-                f.write_str("the system does not let us look into it, because it changed its user or its user namespace: run as root")
+                f.write_str("the system does not allow access to it, because it changed its user or its user \
+                    namespace: run as root")
             }
             Obstacle::Disabled { variable } => {
                 write!(f, "diagnostics are switched off in it by {variable}: restart it without that variable")
@@ -126,7 +127,7 @@ impl fmt::Display for Obstacle {
                 write!(f, "a debugger, process {tracer}, holds it: let it continue there first")
             }
             Obstacle::Stopped { tracer: None } => {
-                f.write_str("it is stopped: let it go on first (kill -CONT, or fg in its shell)")
+                f.write_str("it is stopped: resume it first (kill -CONT, or fg in its shell)")
             }
             Obstacle::SocketRemoved { path } => write!(
                 f,

@@ -14,7 +14,8 @@ use crate::{
 pub struct Brief {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// What was looked at.
+    /// What is in it.
+    #[serde(rename = "kind")]
     pub looked_at: Extent,
     /// Name of the process.
     pub process: String,
@@ -40,7 +41,8 @@ pub struct Brief {
     pub roots: Vec<RootRow>,
     /// Of roots: by kind and by the type of what they refer to, the most roots first.
     pub root_types: Vec<RootTypeRow>,
-    /// What was not looked at.
+    /// What is not in it.
+    #[serde(rename = "not_included")]
     pub not_looked_at: Vec<&'static str>,
     /// What the look lacks of what was wanted.
     pub missing: Gaps,
@@ -136,14 +138,14 @@ pub fn brief(snapshot: &Snapshot, top: usize) -> Brief {
         not_looked_at: match end.extent {
             Extent::All => Vec::new(),
             Extent::Histogram => vec![
-                "references between objects, so neither who holds them nor what they retain",
+                "references between objects, and so retention paths and what each object retains",
                 "roots",
-                "what strings say",
+                "contents of strings",
             ],
             Extent::Roots => vec![
                 "objects that no root refers to, and references between objects",
-                "variables that refer to something within an object of an older generation",
-                "the type of what variables refer to that point into the middle of an object",
+                "variables that refer into the middle of an object of an older generation",
+                "the types of other objects into whose middle variables refer",
                 "entries of ConditionalWeakTables",
             ],
         },
@@ -214,7 +216,7 @@ mod tests {
         assert_eq!(found.types[1].bytes_by_generation, BTreeMap::from([("gen2", 64)]));
         assert!(found.roots.is_empty() && found.root_types.is_empty());
         let json = serde_json::to_value(&found).unwrap();
-        assert_eq!((&json["looked_at"], &json["types"][0]["type"]), (&"histogram".into(), &"byte[]".into()));
+        assert_eq!((&json["kind"], &json["types"][0]["type"]), (&"histogram".into(), &"byte[]".into()));
         assert!(json["types"][0].get("retained_bytes").is_none(), "nobody knows");
     }
 

@@ -481,7 +481,8 @@ pub struct LeakReport {
     pub runtime: String,
     /// Whether all looks are complete.
     pub complete: bool,
-    /// The looks, in the order of their times.
+    /// The snapshots, in the order of their times.
+    #[serde(rename = "snapshots")]
     pub looks: Vec<LookRow>,
     /// Bytes of all objects over time.
     pub total: Trend,
@@ -533,6 +534,7 @@ pub struct Suspect {
     #[serde(flatten)]
     pub growth: GrowthRow,
     /// Another suspect through which most of its objects are held: it then grows along with that one.
+    #[serde(rename = "retained_by")]
     pub along_with: Option<String>,
     /// The most common ways in which its objects are held at the last look.
     pub holders: Vec<HolderRow>,

@@ -32,6 +32,6 @@ pub enum Error {
         what: String,
     },
     /// There is no way on this system.
-    #[error("looking at locks from outside is possible on Linux x86-64 only")]
+    #[error("reading locks from outside is possible only on Linux x86-64")]
     Unsupported,
 }

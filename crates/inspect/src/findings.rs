@@ -267,7 +267,7 @@ impl<'a> Analysis<'a> {
         let mut notes = Vec::new();
         if missing > 0 {
             notes.push(format!(
-                "{missing} more {} for monitors by the monitors' own count, but which could not be told",
+                "{missing} more {} for monitors, by the monitors' own count, but which could not be determined",
                 if missing == 1 { "thread waits" } else { "threads wait" }
             ));
         }
@@ -399,7 +399,7 @@ fn verdict(outcome: Outcome, cycles: &[Cycle], orphans: &[Orphan], chains: &[Cha
     }
     match outcome {
         Outcome::Deadlock => {}
-        Outcome::Unknown => parts.push("unknown: not all threads that wait for locks could be told".to_owned()),
+        Outcome::Unknown => parts.push("unknown: not all threads that wait for locks could be determined".to_owned()),
         Outcome::Waiting | Outcome::Clear => parts.push("no deadlock".to_owned()),
     }
     if !chains.is_empty() {

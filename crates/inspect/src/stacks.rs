@@ -56,7 +56,7 @@ pub enum StacksError {
     #[error(transparent)]
     Record(#[from] RecordError),
     /// The runtime did not load the agent, or did not stop its threads for us, in time.
-    #[error("the runtime gave no stacks within {} s", .0.as_secs_f64())]
+    #[error("the runtime returned no stacks within {} s", .0.as_secs_f64())]
     Late(Duration),
 }
 

@@ -32,14 +32,15 @@ pub enum Refusal {
     Returns,
     /// It is asynchronous, and is not made of the builders of `Task` and `ValueTask` in the way that compilers write.
     #[error(
-        "it is asynchronous, and its end cannot be told: only methods that return Task or ValueTask can be timed (counting works)"
+        "it is asynchronous, and its end cannot be observed: only methods that return Task or ValueTask can be timed \
+         (counting works)"
     )]
     NotATask,
     /// It is an `async void` method: there is no task that ends.
-    #[error("it is asynchronous and returns no task whose end could be told (counting works)")]
+    #[error("it is asynchronous and returns no task whose end could be observed (counting works)")]
     AsyncVoid,
     /// Its `ValueTask` stands for an object that is used again and again, and of which only one may ask, once.
-    #[error("its ValueTask is pooled, and nobody may look at that but who awaits it (counting works)")]
+    #[error("it returns a pooled ValueTask, which only its awaiter may consume (counting works)")]
     PooledTask,
     /// It is an asynchronous iterator: to call it only makes the sequence, which runs when somebody goes through it.
     #[error(
@@ -47,7 +48,7 @@ pub enum Refusal {
     )]
     AsyncIterator,
     /// It is asynchronous, and its runtime was trimmed: there is no way to tell one task from another.
-    #[error("it is asynchronous, and what tells tasks apart was trimmed away (counting works)")]
+    #[error("it is asynchronous, and what identifies tasks was trimmed away (counting works)")]
     TrimmedTask,
     /// The runtime suspends and resumes it by itself.
     #[error("the runtime makes it asynchronous by itself")]
@@ -65,13 +66,13 @@ pub enum Refusal {
     #[error("the runtime refuses: {0}")]
     Runtime(HResult),
     /// The runtime could not compile the new body, which was taken back.
-    #[error("the runtime could not compile the new body, which was taken back: {0}")]
+    #[error("the runtime could not compile the new body, which was reverted: {0}")]
     Compile(HResult),
     /// There are as many instrumented methods as there may be.
     #[error("too many methods are instrumented: at most {0}")]
     TooMany(u32),
     /// Another rule has it instrumented already.
-    #[error("another rule has it already")]
+    #[error("another rule already instruments it")]
     Taken,
 }
 

@@ -33,10 +33,10 @@ pub use tables::{Metadata, Row};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// There is no PE image at all.
-    #[error("no .NET assembly: it is no PE image")]
+    #[error("not a .NET assembly: it is not a PE image")]
     NotPe,
     /// A PE image without a CLI header: a native library.
-    #[error("no .NET assembly: a native image without metadata")]
+    #[error("not a .NET assembly: a native image without metadata")]
     Native,
     /// The file ends, or a stated range ends, in the middle of something.
     #[error("damaged: {what} is cut short or leads outside of the file")]

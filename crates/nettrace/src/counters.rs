@@ -93,9 +93,9 @@ impl Collector {
                 None
             }
             "TimeSeriesLimitReached" => {
-                complaint("the meters have more combinations of tags than are followed: some are missing")
+                complaint("the meters have more combinations of tags than are recorded: some are missing")
             }
-            "HistogramLimitReached" => complaint("the meters have more histograms than are followed: some are missing"),
+            "HistogramLimitReached" => complaint("the meters have more histograms than are recorded: some are missing"),
             "Error" => complaint(&format!("meters: {}", fields.text("errorMessage").unwrap_or_default())),
             _ => {
                 let mut values = fields.of_meter(event, self.seconds);

@@ -178,8 +178,14 @@ fn check(runtime: Runtime, least: u32) {
 fn try_one(bytes: &[u8], signature: &[u8], turn: u32, module: &mut Module<'_, '_>, place: &str) -> Result<(), Refusal> {
     let shape = [AgentShape::V10_53, AgentShape::V10_54, AgentShape::V10_55][turn as usize % 3];
     let strategy = [CallingStrategy::Cache, CallingStrategy::Reflection][turn as usize / 3 % 2];
-    let settings =
-        Settings { runtime: Family::Core, shape, start_method: None, strategy, agent_path: "/agent.dll", scopes: Scopes::Facades };
+    let settings = Settings {
+        runtime: Family::Core,
+        shape,
+        start_method: None,
+        strategy,
+        agent_path: "/agent.dll",
+        scopes: Scopes::Facades,
+    };
     let original = MethodBody::parse(bytes).unwrap();
     let assembly = module.assembly;
     let locals = assembly.locals(original.header.local_signature);

@@ -14,7 +14,7 @@ use newrelic_compat::environment::{DETACH_VARIABLE, Environment, SHAPE_VARIABLE}
 use newrelic_compat::event_log::Head;
 use newrelic_compat::files::{AGENT_LIMIT, ConfigurationFiles, ConfigurationPaths, agent_candidates, find_agent, read};
 use newrelic_compat::log::{Level, Settings, Sink, directory, texts};
-use newrelic_compat::shape::{AgentShape, Shim, ShapeChoice, of_file};
+use newrelic_compat::shape::{AgentShape, ShapeChoice, Shim, of_file};
 use newrelic_compat::strategy::CallingStrategy;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -366,10 +366,10 @@ fn judge(evidence: &Evidence) -> Judgement {
     let Evidence { role, meaning, state, program, limited, looks, changes, cpu, cpu_of_life } = *evidence;
     let plain = |standing: Standing, text: &str| (standing, None, text.to_owned());
     if cpu > 0 || changes > 0 || state == ThreadState::Running {
-        return plain(Standing::Progress, if changes > 0 { "stood at different places" } else { "used a processor" });
+        return plain(Standing::Progress, if changes > 0 { "was at different places" } else { "used a processor" });
     }
     if looks < FEWEST_LOOKS {
-        return plain(Standing::Unjudged, "was seen in fewer than three looks");
+        return plain(Standing::Unjudged, "is in fewer than three snapshots");
     }
     match role {
         ThreadRole::Native => return plain(Standing::Idle, "runs no managed code"),
@@ -387,7 +387,7 @@ fn judge(evidence: &Evidence) -> Judgement {
     };
     match meaning {
         Meaning::Work(of) => (Standing::Idle, None, format!("waits for work out of {of}; none came")),
-        Meaning::Housekeeping => plain(Standing::Idle, "keeps something of .NET going"),
+        Meaning::Housekeeping => plain(Standing::Idle, "keeps a part of .NET running"),
         Meaning::Connection => plain(Standing::Idle, "waits for a connection"),
         Meaning::Console => plain(Standing::Idle, "waits for input of the console"),
         Meaning::Lock => plain(Standing::Blocked, "waits for a lock that another thread has held all the time"),

@@ -6,16 +6,16 @@ use crate::{Collector, EventPipeSpec, ParamKind, ParamSpec, ProfilerSpec, Settin
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "allocations",
     summary: "Allocated bytes and objects by type and call stack",
-    description: "Estimates what is allocated from samples, about one for each 100 KB, each with type, size, heap and \
-        call stack. On .NET 10 and newer the runtime picks them by chance, each byte with the same, so estimates are \
-        unbiased. Before that it reports the object that fills up each 100 KB of a heap: good for what is large or \
-        frequent, biased where a program allocates in a regular pattern. It shows what was allocated, not what \
-        stays alive. Of a program that allocates very much a part of the time is followed, so that it is not slowed \
-        down, and the rest estimated from that.",
+    description: "Estimates what is allocated from samples, about one for each 100 KB, each with type, size, heap \
+        and call stack. On .NET 10 and newer the runtime samples randomly, each byte with the same probability, so \
+        estimates are unbiased. Older runtimes report the object that fills up each 100 KB of a heap. That is good \
+        for large or frequent objects, and biased where a program allocates in a regular pattern. Shows what was \
+        allocated, not what stays in memory. While a program allocates very much, only windows are recorded, and the \
+        rest is estimated from them, so that the program is not slowed down.",
     values: &[ValueSpec { kind: "samples", unit: "count" }, ValueSpec { kind: "allocations", unit: "bytes" }],
     params: &[ParamSpec {
         name: "samples",
-        help: "Most samples per second on the average; of what comes faster a part of the time is followed",
+        help: "Samples per second, at most, on average; above that rate, only windows are recorded",
         default: "5000",
         kind: ParamKind::Number(1_000, 1_000_000),
     }],

@@ -6,23 +6,28 @@ use crate::{Collector, ParamKind, ParamSpec, ProfilerSpec, Settings, ValueSpec};
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "async",
     summary: "Asynchronous methods that wait, who awaits whom, and what for",
-    description: "Takes looks at the heap as the profiler heap does, without strings, and reads of each task that was \
-        met where its method stands (the state that the compiler counts) and what goes on when it has completed. How that is laid \
-        out is asked of the runtime after the first look, so states come with the second. What heap says of pauses, of the \
-        runtime's one slot and of background collections holds here too. clrscope async shows the stacks; with cpu and wall \
-        beside it, it also shows time on them.",
+    description: "Takes heap snapshots as the profiler heap does, without strings. Of each task it reads the state \
+        of its method, as the compiler counts it, and what continues when the task has completed. The agent queries \
+        the layout of tasks after the first snapshot, so states come with the second one. Pauses, the main profiler \
+        slot and background collections are as described for heap. clrscope async shows the stacks. With cpu and \
+        wall in the same recording, it also shows the time that is spent on them.",
     values: &[ValueSpec { kind: "tasks", unit: "count" }],
     params: &[
-        ParamSpec { name: "looks", help: "How many looks are taken", default: "2", kind: ParamKind::Number(1, 100) },
+        ParamSpec {
+            name: "snapshots",
+            help: "Number of heap snapshots",
+            default: "2",
+            kind: ParamKind::Number(1, 100),
+        },
         ParamSpec {
             name: "every",
-            help: "Seconds from the start of one look to that of the next",
+            help: "Seconds from the start of one snapshot to the start of the next",
             default: "3",
             kind: ParamKind::Number(1, 86_400),
         },
         ParamSpec {
             name: "limit",
-            help: "Seconds after which a look is given up, so that the program goes on",
+            help: "Seconds after which a snapshot is abandoned, so that the program continues",
             default: "60",
             kind: ParamKind::Number(1, 3600),
         },

@@ -6,15 +6,15 @@ use crate::{Collector, ParamKind, ParamSpec, ProfilerSpec, Settings, ValueSpec};
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "calls",
     summary: "Every call of chosen methods: exact counts, times and call tree",
-    description: "Has the runtime call a hook whenever a method that fits the filter is entered or left, and keeps \
-        the call tree of each thread with exact counts and times; methods that do not fit have no hooks and are not in \
-        the tree. Methods with hooks are not inlined, and no precompiled code is used, so the program is slower: choose \
-        a narrow filter. Only for programs started by clrscope launch, as the one main profiler; the hooks stay in \
-        the process until it ends, and do nothing once the recording has ended. x86-64 only.",
+    description: "Makes the runtime call a hook whenever a method that matches the filter is entered or left, and \
+        keeps the call tree of each thread with exact counts and times. Methods that do not match have no hooks and \
+        are not in the tree. Methods with hooks are not inlined, and no precompiled code is used, so the program is \
+        slower: choose a narrow filter. Only for programs started by clrscope launch, in the main profiler slot. The \
+        hooks stay in the process until it ends, and do nothing once the recording has ended. x86-64 only.",
     values: &[ValueSpec { kind: "calls", unit: "count" }, ValueSpec { kind: "time", unit: "nanoseconds" }],
     params: &[ParamSpec {
         name: "filter",
-        help: "Methods as Namespace.Type.Method with * and ?; with + between several, and - before those to leave out",
+        help: "Methods as Namespace.Type.Method with * and ?; put + between several, and - before those to leave out",
         default: Filter::DEFAULT,
         kind: ParamKind::Names,
     }],

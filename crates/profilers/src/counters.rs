@@ -5,22 +5,22 @@ use crate::{Collector, EventPipeSpec, ParamKind, ParamSpec, ProfilerSpec, Settin
 /// What it is.
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "counters",
-    summary: "What the process counts about itself: EventCounters and meters, over time",
-    description: "Listens to EventCounters (System.Runtime by default: CPU, heap, collections, thread pool, exceptions, \
-        requests in other providers) and to named meters of System.Diagnostics.Metrics, and keeps each value with \
-        its time. The process computes them itself, once for each interval, on a thread of its own.",
+    summary: "Values that the process reports about itself: EventCounters and meters, over time",
+    description: "Listens to EventCounters (System.Runtime by default: CPU, heap, collections, thread pool, \
+        exceptions, requests in other providers) and to named meters of System.Diagnostics.Metrics, and keeps each \
+        value with its time. The process computes the values itself, once per interval, on a separate thread.",
     values: &[ValueSpec { kind: "values", unit: "count" }],
     params: &[
         ParamSpec { name: "interval", help: "Seconds between two values", default: "1", kind: ParamKind::Number(1, 3600) },
         ParamSpec {
             name: "providers",
-            help: "EventSources whose counters are wanted, such as System.Runtime+Microsoft.AspNetCore.Hosting",
+            help: "EventSources whose counters are recorded, such as System.Runtime+Microsoft.AspNetCore.Hosting",
             default: "System.Runtime",
             kind: ParamKind::Names,
         },
         ParamSpec {
             name: "meters",
-            help: "Meters that are wanted, such as Microsoft.AspNetCore.Hosting+MyCompany.MyMeter",
+            help: "Meters that are recorded, such as Microsoft.AspNetCore.Hosting+MyCompany.MyMeter",
             default: "",
             kind: ParamKind::Names,
         },

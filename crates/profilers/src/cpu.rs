@@ -8,11 +8,11 @@ use wire::{CpuEngine, CpuSample, Nanos, Record};
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "cpu",
     summary: "Where threads spend time on a processor",
-    description: "Takes a stack from every running thread, managed and native frames in one, at each tick of its \
-        own CPU time. Threads that wait are not seen: use wall for them. The kernel's sampling ring is read from \
-        outside where the machine allows it; else timer signals inside the process are used, else the runtime is \
-        suspended for each sample, which sees safepoints only. The report names the engine. The rate is that of \
-        --rate.",
+    description: "Takes the stack of every running thread, managed and native frames in one, at each tick of the \
+        thread's own CPU time. Threads that wait are not sampled: use wall for them. clrscope reads the kernel's \
+        sampling ring from outside where the machine allows it. Otherwise it uses timer signals inside the process. \
+        Where neither works, the runtime is suspended for each sample, which sees only safepoints. The report names \
+        the engine. --rate sets the rate.",
     values: &[ValueSpec { kind: "samples", unit: "count" }, ValueSpec { kind: "cpu", unit: "nanoseconds" }],
     params: &[],
     // THREADS, SUSPENDS, JIT_COMPILATION, ENABLE_STACK_SNAPSHOT; DYNAMIC_FUNCTION_UNLOADS, BASIC_GC: threads to

@@ -13,13 +13,13 @@ pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "exceptions",
     summary: "Thrown exceptions by type, with message, throw stack and catcher",
     description: "Counts every thrown exception by type, exactly, and keeps some of them as samples with message, \
-        stack, and the method that caught them and when. The first ones of each type in each second are always \
-        kept; of a type that is thrown in masses only one in so many, so that rare types survive a storm. Each \
-        sample says how many exceptions it stands for.",
+        stack, and the method that caught them and when. The first ones of each type in each second are always kept. \
+        In an exception storm only 1 in N of a type is kept, so that rare types are not lost. Each sample says how \
+        many exceptions it stands for.",
     values: &[ValueSpec { kind: "exceptions", unit: "count" }],
     params: &[ParamSpec {
         name: "samples",
-        help: "Most samples kept per second, over all types",
+        help: "Samples kept per second, at most, over all types",
         default: "200",
         kind: ParamKind::Number(1, 10_000),
     }],

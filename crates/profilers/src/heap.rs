@@ -6,38 +6,43 @@ use wire::SessionConfig;
 /// What it is.
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "heap",
-    summary: "What lives on the heap, and what holds it",
-    description: "Takes looks at the heap: each forces a full blocking collection, and while the world stands still, the \
-        runtime tells every object that survived, with its class, its size and its references, and every root. That \
-        takes about a second for 5 million objects, in which the program stands still. Needs the runtime's one slot for \
-        a profiler that may do everything, so it cannot be used beside an APM. While it is attached, also between two \
-        looks, the runtime makes no background collections: full collections are blocking ones. For that reason it is \
-        best used alone, and not for long.",
+    summary: "What is on the heap, and what retains it",
+    description: "Takes heap snapshots. Each one forces a full blocking collection. While the runtime is suspended, \
+        it reports every object that survived, with its class, its size and its references, and every root. That \
+        takes about a second for 5 million objects, for which the program is paused. Needs the main profiler slot, \
+        so it cannot be used beside an APM. While it is attached, also between two snapshots, the runtime makes no \
+        background collections: full collections are blocking. So it is best used alone, and not for long.",
     values: &[ValueSpec { kind: "objects", unit: "count" }, ValueSpec { kind: "heap", unit: "bytes" }],
     params: &[
-        ParamSpec { name: "looks", help: "How many looks are taken", default: "1", kind: ParamKind::Number(1, 100) },
+        ParamSpec {
+            name: "snapshots",
+            help: "Number of heap snapshots",
+            default: "1",
+            kind: ParamKind::Number(1, 100),
+        },
         ParamSpec {
             name: "every",
-            help: "Seconds from the start of one look to that of the next",
+            help: "Seconds from the start of one snapshot to the start of the next",
             default: "10",
             kind: ParamKind::Number(1, 86_400),
         },
         ParamSpec {
             name: "strings",
-            help: "Whether what strings say is compared, and told of those that are there more than once",
+            help: "Compare the contents of strings, and report those that occur more than once",
             default: "on",
             kind: ParamKind::Choice(&["on", "off"]),
         },
         ParamSpec {
             name: "kind",
-            help: "What a look tells: all objects with their references, and all roots; objects alone, for a histogram; \
-                roots alone, told at the next collection of the youngest objects that the program itself makes",
+            help: "What a snapshot contains: all objects with their references, and all roots; only objects, for a \
+                histogram; only roots, reported at the next collection of the youngest objects that the program \
+                itself makes",
             default: "all",
             kind: ParamKind::Choice(&["all", "histogram", "roots"]),
         },
         ParamSpec {
             name: "limit",
-            help: "Seconds after which a look is given up, so that the program goes on",
+            help: "Seconds after which a snapshot is abandoned, so that the program continues",
             default: "60",
             kind: ParamKind::Number(1, 3600),
         },
@@ -101,7 +106,7 @@ impl HeapSettings {
         };
         let settings = Settings { spec, params: &given.params, session };
         Some(Self {
-            looks: settings.number("looks") as u32,
+            looks: settings.number("snapshots") as u32,
             every: settings.number("every"),
             strings: spec.id == SPEC.id && settings.text("strings") != "off",
             // Tasks are found by all objects with their references.

@@ -5,12 +5,12 @@ use crate::{Collector, EventPipeSpec, ProfilerSpec, Settings, ValueSpec};
 /// What it is.
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "jit",
-    summary: "Compiled methods: which, when, how long it took, who had to wait for it",
-    description: "Listens to the runtime's events of compilation: every method that is compiled, with its tier, how long \
-        that took, on which thread, the size of its IL and of its code, and the call that made it necessary. It tells \
-        what threads waited for from what the runtime did in the background, which methods were compiled again and \
-        again, and how often precompiled (ready-to-run) code was there, was missing, or was refused. Every compilation \
-        is counted, none is sampled.",
+    summary: "Compiled methods: which, when, how long it took, which threads waited for it",
+    description: "Listens to the runtime's compilation events: every method that is compiled, with its tier, how \
+        long that took, on which thread, the size of its IL and of its code, and the call that made it necessary. \
+        Separates compilations that threads waited for from those in the background. Shows which methods were \
+        compiled again and again, and how often precompiled (ready-to-run) code was there, was missing, or was \
+        refused. Every compilation is counted, none is sampled.",
     values: &[ValueSpec { kind: "compilations", unit: "count" }, ValueSpec { kind: "jit", unit: "nanoseconds" }],
     params: &[],
     // THREADS, for their names; DYNAMIC_FUNCTION_UNLOADS, for stacks through code that is freed.

@@ -25,6 +25,10 @@ impl ProfilerSpec {
     /// `COR_PRF_ALLOWABLE_NOTIFICATION_PROFILER` and its high half, corprof.idl.
     const NOTIFICATION_ONLY: (u32, u32) = (0xb1e3_2b7f, 0xfe);
 
+    /// What the runtime never takes back, so that it detaches no profiler that has asked for it: `COR_PRF_MONITOR_IMMUTABLE`
+    /// with its high half, `COR_PRF_MONITOR_ENTERLEAVE` and `COR_PRF_ENABLE_REJIT`, corprof.idl.
+    const IRREVERSIBLE: (u32, u32) = (0xeefc_dc00, 0x8);
+
     /// The commands that run it.
     pub fn commands(&self) -> &'static [&'static str] {
         match self.id {
@@ -38,6 +42,11 @@ impl ProfilerSpec {
     /// Whether it can only run as the one main profiler of a process, not beside another one.
     pub const fn needs_main_slot(&self) -> bool {
         self.events.0 & !Self::NOTIFICATION_ONLY.0 != 0 || self.events.1 & !Self::NOTIFICATION_ONLY.1 != 0
+    }
+
+    /// Whether an agent that has run it can never be detached.
+    pub const fn is_irreversible(&self) -> bool {
+        self.events.0 & Self::IRREVERSIBLE.0 != 0 || self.events.1 & Self::IRREVERSIBLE.1 != 0
     }
 }
 

@@ -6,36 +6,37 @@ use wire::{Nanos, SessionConfig};
 /// What it is.
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "survivors",
-    summary: "What survives collections, and who holds it",
-    description: "Looks at collections that the program makes anyway, one per second at most: which objects survived, from \
-        which generation into which, and through which references young ones were held. Collections between two looks \
-        are not slowed down. A look makes a collection longer, because the runtime tells the whole heap after it; the \
-        report says by how much, and looks become rarer where that would be more than its share of the time. Needs \
-        the runtime's one slot for a profiler that may do everything, so it cannot be used beside an APM, nor beside \
-        the profiler heap. While it is attached the runtime makes no background collections: full ones are blocking.",
+    summary: "What survives collections, and what retains it",
+    description: "Takes a snapshot at collections that the program makes anyway, at most one per second: which \
+        objects survived, from which generation into which, and through which references young ones were retained. \
+        Collections between two snapshots are not slowed down. A snapshot lengthens its GC pause, because the \
+        runtime reports the whole heap after the collection. The report says by how much, and snapshots become rarer \
+        where they would exceed their share of the time. Needs the main profiler slot, so it cannot be used beside \
+        an APM, nor together with heap. While it is attached, the runtime makes no background collections: full \
+        collections are blocking.",
     values: &[ValueSpec { kind: "objects", unit: "count" }, ValueSpec { kind: "survivors", unit: "bytes" }],
     params: &[
         ParamSpec {
             name: "every",
-            help: "Milliseconds from one look to the next, at least",
+            help: "Milliseconds from one snapshot to the next, at least",
             default: "1000",
             kind: ParamKind::Number(10, 3_600_000),
         },
         ParamSpec {
             name: "share",
-            help: "Percent of the time that looks may make collections longer",
+            help: "Percent of the time by which snapshots may lengthen GC pauses",
             default: "5",
             kind: ParamKind::Number(1, 100),
         },
         ParamSpec {
             name: "limit",
-            help: "Milliseconds after which a look is given up, so that the program goes on",
+            help: "Milliseconds after which a snapshot is abandoned, so that the program continues",
             default: "1000",
             kind: ParamKind::Number(10, 60_000),
         },
         ParamSpec {
             name: "induced",
-            help: "Whether collections that the program asks for (GC.Collect) are looked at too",
+            help: "Also take snapshots at induced collections (GC.Collect)",
             default: "off",
             kind: ParamKind::Choice(&["on", "off"]),
         },

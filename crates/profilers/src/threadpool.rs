@@ -7,14 +7,14 @@ use wire::Record;
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "threadpool",
     summary: "The thread pool: its queue, its threads, and what blocks its workers",
-    description: "Shows whether work waits because the workers of the thread pool are blocked (starvation). Once a second the \
-        process tells the length of the queue, the number of threads and of finished items; the runtime's events tell \
-        when and why the pool changes the number of its threads; and the stacks of the workers are taken at a low rate, \
-        with what they wait for: tasks (sync over async), sleep, locks, I/O.",
+    description: "Shows whether work waits because the workers of the thread pool are blocked (starvation). Once per \
+        second the process reports the length of the queue, the number of threads and of completed items. The \
+        runtime's events report when and why the pool changes its number of threads. The stacks of the workers are \
+        sampled at a low rate, with what they wait for: tasks (sync over async), sleep, locks, I/O.",
     values: &[ValueSpec { kind: "samples", unit: "count" }, ValueSpec { kind: "threadpool", unit: "nanoseconds" }],
     params: &[ParamSpec {
         name: "rate",
-        help: "Looks at the workers per second",
+        help: "Samples of the workers per second",
         default: "10",
         kind: ParamKind::Number(1, 100),
     }],

@@ -6,16 +6,16 @@ use wire::{Nanos, Record, WallSample, WallTick};
 /// What it is.
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "threads",
-    summary: "All threads: who they are, which make no progress, who starts them",
-    description: "Looks at all threads of the process, managed and native, at regular times: name, age, CPU time, state, \
-        what it waits for, and the stack of managed ones. The last look is shown as a tree of equal stacks. A thread that \
-        did nothing from the first look to the last is idle, blocked, or a zombie: in a wait without a time limit that \
-        nobody was seen to end. Threads that start during the recording are grouped by the code that starts them, with \
-        how many of them ended: what starts threads that stay is a leak.",
+    summary: "All threads: what they are, which make no progress, what starts them",
+    description: "Takes snapshots of all threads of the process, managed and native, at regular times: name, age, \
+        CPU time, state, what it waits for, and the stack of managed ones. The last snapshot is shown as a tree of \
+        merged stacks. A thread that did nothing from its first snapshot to its last is idle, blocked, or a zombie: \
+        blocked indefinitely, with no waker observed. Threads that start during the recording are grouped by the \
+        code that starts them, with how many of them ended. Code whose threads do not end leaks threads.",
     values: &[ValueSpec { kind: "threads", unit: "count" }],
     params: &[ParamSpec {
         name: "every",
-        help: "Seconds between two looks",
+        help: "Seconds between two thread snapshots",
         default: "1",
         kind: ParamKind::Number(1, 3600),
     }],

@@ -7,22 +7,23 @@ use wire::{ProfilerConfig, SessionConfig};
 pub const SPEC: ProfilerSpec = ProfilerSpec {
     id: "trace",
     summary: "Calls of chosen methods of a running process: counts, errors, latencies and call tree",
-    description: "Puts code into the methods that rules take, which counts and times their calls, and puts the original code back \
-        when the recording ends. Works on running processes and from the start; code that was compiled before, or inlined, is \
-        replaced too. All other methods run as they did. The runtime never lets go of a profiler that has asked for \
-        this: the agent stays in the process, idle, until the process ends. Only as the one main profiler. Started by clrscope trace, which \
-        says which methods.",
+    description: "Adds code to the methods that rules match, which counts and times their calls, and reverts them \
+        when the recording ends. Works on running processes and from the start; code that was compiled before, or \
+        inlined, is replaced too. Methods that do not match run as before. .NET never detaches a profiler that may \
+        rewrite methods: the agent remains in the process, idle, until the process ends. Needs the main profiler \
+        slot. clrscope trace starts it, with the methods to trace.",
     values: &[ValueSpec { kind: "calls", unit: "count" }, ValueSpec { kind: "time", unit: "nanoseconds" }],
     params: &[
         ParamSpec {
             name: "dry",
-            help: "Only say what could be traced; nothing is changed and nothing stays",
+            help: "Only report what could be traced; change nothing, and leave nothing in the process",
             default: "no",
             kind: ParamKind::Choice(&["no", "yes"]),
         },
         ParamSpec {
             name: "il",
-            help: "Keep the code of each method before and after, and tell when new code is compiled: for event logs",
+            help: "Keep the code of each method before and after, and record when new code is compiled: for event \
+                logs",
             default: "no",
             kind: ParamKind::Choice(&["no", "yes"]),
         },

@@ -62,11 +62,11 @@ pub enum RecordError {
     },
     /// A profiler was asked for that needs the main slot, and another one has it.
     #[error(
-        "the profiler {profiler} needs the runtime's one slot for a profiler that may do everything, and in process {pid} {}",
+        "the profiler {profiler} needs the main profiler slot, and in process {pid} {}",
         match ours {
-            true => "another profiler holds it: a command of clrscope that is at work there (a trace, or a heap snapshot). Try again \
-                when that has ended. If there is none, the agent of another version of clrscope stays there until the process is \
-                restarted",
+            true => "another profiler holds it: a command of clrscope that is running there (a trace, or a heap \
+                snapshot). Try again when that has ended. If there is none, the agent of another version of clrscope \
+                remains there until the process is restarted",
             false => "another profiler holds it (an APM agent, for example): start the process without that",
         }
     )]
@@ -98,9 +98,9 @@ pub enum RecordError {
     },
     /// An agent that has traced methods is there, and the runtime does not let it ask for more.
     #[error(
-        "{profiler} needs heap snapshots, which .NET allows only to a profiler that asks for them when it attaches; in process {pid} the \
-        agent of clrscope stays since methods were traced there, without having asked: restart the process, and next time trace with \
-        --allow-heap"
+        "{profiler} needs heap snapshots, which .NET allows only to a profiler that requests them when it attaches; \
+        in process {pid} the agent of clrscope is resident since methods were traced there, and has not requested \
+        them: restart the process, and next time trace with --allow-heap"
     )]
     TracedBefore {
         /// The process.
@@ -110,7 +110,7 @@ pub enum RecordError {
     },
     /// The agent that stays in the process has no time.
     #[error(
-        "the agent of clrscope that stays in process {pid} {} (waited {} s): try again {}",
+        "the resident agent of clrscope in process {pid} {} (waited {} s): try again {}",
         if *reverts { "still reverts what the last recording has changed" } else { "records for another command" },
         waited.as_secs(),
         if *reverts { "later" } else { "when that has ended" },
@@ -125,8 +125,9 @@ pub enum RecordError {
     },
     /// No further library is loaded into the process.
     #[error(
-        "{count} libraries of clrscope are left in process {pid}, because other profilers were there, or have left it in a way \
-        after which the runtime calls no notification-only profiler; no more is loaded: restart the process"
+        "{count} libraries of clrscope are left in process {pid}, because other profilers were there, or have \
+        detached in a way after which the runtime calls no notification-only profiler; no more are loaded: restart \
+        the process"
     )]
     TooManyAgents {
         /// The process.
@@ -145,8 +146,8 @@ pub enum RecordError {
         hint: String,
     },
     /// The agent is of another build.
-    #[error("an agent of another version of clrscope stays in process {pid} (protocol {found}, expected {expected}): record \
-        with that version, or restart the process", expected = wire::PROTOCOL_VERSION)]
+    #[error("an agent of another version of clrscope is resident in process {pid} (protocol {found}, expected \
+        {expected}): record with that version, or restart the process", expected = wire::PROTOCOL_VERSION)]
     StaleAgent {
         /// The process.
         pid: u32,
@@ -204,9 +205,9 @@ pub enum RecordError {
     },
     /// A profiler was asked for that would endanger a process on this runtime.
     #[error(
-        "the profiler {profiler} needs .NET {since} or newer, and process {pid} runs {}: a runtime that old can hang for good when \
-        tracing of events that its threads write all the time ends; leave out {profiler}, or start the program with clrscope launch \
-        -p allocations:exact", runtime_name(*runtime)
+        "the profiler {profiler} needs .NET {since} or newer, and process {pid} runs {}: a runtime that old can hang \
+        permanently when tracing of events that its threads write all the time ends; leave out {profiler}, or start \
+        the program with clrscope launch -p allocations:exact", runtime_name(*runtime)
     )]
     RuntimeTooOld {
         /// Which.
@@ -220,13 +221,14 @@ pub enum RecordError {
     },
     /// Two profilers were asked for that cannot be in one recording.
     #[error(
-        "the profilers {0} and {1} cannot be in one recording, because both want to be told of collections: record one \
-        after the other"
+        "the profilers {0} and {1} cannot be in one recording, because both use the runtime's callbacks of \
+        collections: record one after the other"
     )]
     NotTogether(&'static str, &'static str),
     /// The profiler `trace` was asked for without saying what to trace.
     #[error(
-        "the profiler trace has to be told which methods: clrscope trace <PID> '<pattern>', or clrscope launch --trace '<pattern>'"
+        "the profiler trace needs patterns of the methods to trace: clrscope trace <PID> '<pattern>', or clrscope \
+         launch --trace '<pattern>'"
     )]
     NoRules,
     /// What was asked for does not fit into one message to the agent.

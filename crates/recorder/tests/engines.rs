@@ -42,7 +42,7 @@ fn without_perf_events_threads_have_timers() {
     let mut process = burning();
     let pid = process.pid();
     let summary = without_kernel_ring(move || record(pid, options(EngineChoice::Auto, 100, TIME, None)));
-    let why = "because the kernel ring is unavailable: watching processors takes root";
+    let why = "because the kernel ring is unavailable: watching processors requires root";
     assert_sampled(&mut process, &summary, "timer signals inside the process", why);
 }
 

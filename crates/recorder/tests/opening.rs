@@ -34,8 +34,8 @@ fn members_are_found_while_modules_are_opened_for_additions() {
                 ..support::options(EngineChoice::Auto, 100, Duration::from_millis(300), None)
             };
             let summary = support::record(process.pid(), options);
-            opened += support::counter(&summary, "modules opened for additions");
-            restless += support::counter(&summary, "modules opened for additions while threads ran");
+            opened += support::counter(&summary, "modules extended");
+            restless += support::counter(&summary, "modules extended while threads ran");
             assert!(summary.observer.target_stopped > 0, "{runtime}: {summary:?}");
         }
         process.close_stdin();

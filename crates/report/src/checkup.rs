@@ -12,11 +12,11 @@ pub struct Checkup<'a> {
     pub target: Target<'a>,
     /// What is wrong with it, worst first.
     pub findings: &'a [Finding],
-    /// What could not be looked at, and why.
+    /// What could not be checked, and why.
     pub notes: &'a [String],
 }
 
-/// The process that was looked at.
+/// The process that was observed.
 #[derive(Debug, Serialize)]
 pub struct Target<'a> {
     /// Process id.
@@ -25,7 +25,8 @@ pub struct Target<'a> {
     pub name: &'a str,
     /// Version of its runtime.
     pub runtime: &'a str,
-    /// For how long it was looked at.
+    /// For how long it was observed.
+    #[serde(rename = "observed_seconds")]
     pub looked_for_seconds: f64,
 }
 
@@ -67,7 +68,7 @@ impl Checkup<'_> {
 
     fn title(&self) -> String {
         let Target { pid, name, runtime, looked_for_seconds } = &self.target;
-        format!("{name} (pid {pid}, .NET {runtime}), looked at for {looked_for_seconds:.1} s")
+        format!("{name} (pid {pid}, .NET {runtime}), observed for {looked_for_seconds:.1} s")
     }
 
     fn text(&self, out: &mut dyn Write) -> Result<(), ReportError> {
@@ -183,7 +184,7 @@ mod tests {
     fn written(findings: &[Finding], format: CheckupFormat) -> String {
         let target = Target { pid: 12, name: "Shop<1>", runtime: "9.0.5", looked_for_seconds: 10.04 };
         let mut out = Vec::new();
-        let notes = ["the heap was not looked at".to_owned()];
+        let notes = ["no heap snapshot was taken".to_owned()];
         Checkup { target, findings, notes: &notes }.write(format, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
@@ -206,7 +207,7 @@ mod tests {
             let text = written(&[finding()], format);
             for part in [
                 "hot-lock",
-                "the heap was not looked at",
+                "no heap snapshot was taken",
                 "2.0 threads wait for one lock",
                 "40 waits",
                 "split it",

@@ -13,7 +13,7 @@ pub const EXPORTER: Exporter = Exporter {
     id: "chrome",
     // Not `chrome.json`: speedscope takes that for another format of Chrome.
     extension: "trace.json",
-    summary: "for ui.perfetto.dev and chrome://tracing: single calls of traced methods, GC pauses, exceptions",
+    summary: "for ui.perfetto.dev and chrome://tracing: individual calls of traced methods, GC pauses, exceptions",
     binary: false,
     single_samples: true,
     snapshots: false,

@@ -11,7 +11,7 @@ use crate::{Exporter, Options, ReportError, json::tier_id, sections::assembly_na
 pub const EXPORTER: Exporter = Exporter {
     id: "events",
     extension: "jsonl",
-    summary: "event log: loads, compilations, rewritten code, exceptions, one JSON object a line",
+    summary: "event log: loads, compilations, rewritten code, exceptions, one JSON object per line",
     binary: false,
     single_samples: true,
     snapshots: false,

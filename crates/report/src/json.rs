@@ -375,9 +375,9 @@ fn survivors(profile: &Profile) -> Value {
         "incomplete": summary.incomplete,
         "induced": summary.induced,
         "paused_ns": summary.paused,
-        "telling_ns": summary.telling,
-        "longest_telling_ns": summary.longest,
-        "objects_told": summary.objects,
+        "snapshot_ns": summary.telling,
+        "longest_snapshot_ns": summary.longest,
+        "objects_reported": summary.objects,
         "moved": summary.moved,
         "generations": generations.iter().zip(&summary.generations).map(|(name, generation)| (key(name), json!({
             "collections": generation.collections, "before": generation.before,
@@ -412,10 +412,10 @@ fn survivors(profile: &Profile) -> Value {
             "text": profile.chain_text(chain, false),
             "objects": chain.totals.samples, "bytes": chain.totals.weight, "collections": chain.collections,
         })).collect::<Vec<_>>(),
-        "looks": profile.survivors.iter().map(|look| json!({
+        "snapshots": profile.survivors.iter().map(|look| json!({
             "time_ns": since(profile, look.time), "generation": look.generation, "induced": look.induced,
-            "paused_ns": look.paused, "telling_ns": look.telling, "before": look.before, "moved": look.moved,
-            "objects_told": look.objects, "complete": look.complete, "reason": look.reason,
+            "paused_ns": look.paused, "snapshot_ns": look.telling, "before": look.before, "moved": look.moved,
+            "objects_reported": look.objects, "complete": look.complete, "reason": look.reason,
             "survived": look.counts.iter().fold(0_u64, |sum, count| sum.saturating_add(count.bytes)),
         })).collect::<Vec<_>>(),
     })
@@ -442,7 +442,7 @@ fn allocations(profile: &Profile) -> Value {
             session::AllocationSampling::Random => "random",
             session::AllocationSampling::Tick => "tick",
         }),
-        "followed": allocations.followed(profile.duration()),
+        "duty_cycle": allocations.followed(profile.duration()),
         "exact": exact_allocations(profile),
         "bytes": amount(&allocations.bytes()),
         "objects": allocations.objects().as_ref().map(amount),
@@ -508,7 +508,7 @@ fn counter(profile: &Profile, counter: &Counter) -> Value {
 
 fn all_threads(profile: &Profile) -> Value {
     json!({
-        "looks": profile.threads.counts.iter().map(|(time, threads)| json!({"time_ns": since(profile, *time), "threads": threads}))
+        "snapshots": profile.threads.counts.iter().map(|(time, threads)| json!({"time_ns": since(profile, *time), "threads": threads}))
             .collect::<Vec<_>>(),
         "threads": profile.thread_rows().iter().map(|row| json!({
             "thread": row.thread.0,
@@ -523,7 +523,7 @@ fn all_threads(profile: &Profile) -> Value {
             "at": place(&profile.tables.place(row.seen.stack)),
             "system_call": row.seen.call,
             "time_limit": row.seen.limited,
-            "looks": row.looks,
+            "snapshots": row.looks,
             "watched_ns": row.watched,
             "alive": row.alive,
             "standing": row.standing.id(),

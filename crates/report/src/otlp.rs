@@ -14,7 +14,7 @@ use crate::{Exporter, Options, ReportError};
 pub const EXPORTER: Exporter = Exporter {
     id: "otlp",
     extension: "otlp.json",
-    summary: "OpenTelemetry spans, as a collector takes them at /v1/traces: single calls of traced methods",
+    summary: "OpenTelemetry spans, as a collector accepts them at /v1/traces: individual calls of traced methods",
     binary: false,
     single_samples: true,
     snapshots: false,

@@ -253,7 +253,7 @@ fn cpu(profile: &Profile, options: &Options) -> Section {
     let kinds = by_kind(profile, &functions);
     if kinds.len() > 1 {
         let text: Vec<_> = kinds.iter().map(|(word, share)| format!("{} {word}", format::percent(*share))).collect();
-        section.lead.push(format!("Of it {}.", text.join(", ")));
+        section.lead.push(format!("By kind: {}.", text.join(", ")));
     }
     section.tables.push(hot_paths(profile, options, SeriesKind::Cpu));
     section
@@ -559,9 +559,9 @@ fn gc(profile: &Profile) -> Section {
     let mut section = Section {
         title: "Garbage collection".to_owned(),
         lead: vec![format!(
-            "{}; the world stood still {} times for {} in all, {} of the time.",
+            "{}; {}, {} in total, {} of the time.",
             format::counted(collections, "collection"),
-            format::count(summary.pauses.count),
+            format::counted(summary.pauses.count, "GC pause"),
             format::duration(summary.pauses.total),
             format::percent(summary.share)
         )],
@@ -569,7 +569,7 @@ fn gc(profile: &Profile) -> Section {
     };
     if collections > 0 {
         let mut facts = vec![format!(
-            "{} asked for by the program, {} in the background",
+            "{} induced, {} in the background",
             format::count(summary.induced),
             format::count(summary.background)
         )];
@@ -607,7 +607,7 @@ fn gc(profile: &Profile) -> Section {
         rows.push(row("  of it stopping threads", None, &summary.suspending));
     }
     for (reason, pauses) in &summary.pause_reasons {
-        let ours = if reason == PROFILER_PAUSE { ", apart" } else { "" };
+        let ours = if reason == PROFILER_PAUSE { ", excluded" } else { "" };
         rows.push(row(&format!("  {reason}{ours}"), None, pauses));
     }
     let columns =
@@ -624,14 +624,14 @@ fn survivors(profile: &Profile, options: &Options) -> Section {
     let summary = profile.survivor_summary();
     let looks: u64 = summary.collections.iter().sum();
     if looks == 0 {
-        section.lead.push("No collection came that could be looked at.".to_owned());
+        section.lead.push("There was no collection to take a snapshot of.".to_owned());
         return section;
     }
     let by_generation = (summary.collections.iter().enumerate())
         .filter(|(_, count)| **count > 0)
         .map(|(generation, count)| format!("gen {generation}: {}", format::count(*count)));
     section.lead.push(format!(
-        "{} looked at ({}); the world stood still for {} in them, {} of it for the looks ({} at most).",
+        "{} with a snapshot ({}); {} in their GC pauses, {} of it for the snapshots ({} at most).",
         format::counted(looks, "collection"),
         by_generation.collect::<Vec<_>>().join(", "),
         format::duration(summary.paused),
@@ -640,7 +640,7 @@ fn survivors(profile: &Profile, options: &Options) -> Section {
     ));
     if summary.incomplete > 0 {
         section.lead.push(format!(
-            "In {} of them not every survivor was seen; they are left out below{}.",
+            "In {} of them some survivors are missing; they are left out below{}.",
             format::count(summary.incomplete),
             profile
                 .survivors
@@ -726,7 +726,7 @@ fn survivors(profile: &Profile, options: &Options) -> Section {
         }
     }
     if !rows.is_empty() {
-        let columns = vec![right("held"), right("objects"), right("in collections"), left("by, shortest chain")];
+        let columns = vec![right("retained"), right("objects"), right("in collections"), left("by, shortest path")];
         section.tables.push(Table { columns, rows });
     }
     section
@@ -755,15 +755,15 @@ fn allocations(profile: &Profile, options: &Options) -> Section {
     ));
     if !allocations.windows.is_empty() {
         section.lead.push(format!(
-            "Allocations were followed {} of the time, so that the program was not slowed down more; the rest is estimated \
-             from that, and in the intervals.",
+            "Allocations were recorded in windows (duty cycle {}), so that the program was not slowed down more; the \
+             rest is estimated from them, and the intervals include that.",
             format::percent(allocations.followed(profile.duration())),
         ));
     }
     if allocations.sampling == Some(AllocationSampling::Tick) {
         section.lead.push(
             "This runtime reports the object that fills up each 100 KB of a heap: shares are biased where a program \
-             allocates in a regular pattern. From .NET 10 on samples are taken by chance."
+             allocates in a regular pattern. From .NET 10 on allocations are randomly sampled."
                 .to_owned(),
         );
     }
@@ -804,7 +804,7 @@ fn exact_allocations(profile: &Profile, options: &Options, seconds: f64, section
     let types = profile.allocations.exact_types();
     if types.is_empty() {
         if profile.run("exact-allocations").is_some() {
-            let filtered = if profile.filtered.is_some() { ", or none of what is shown is known of them" } else { "" };
+            let filtered = if profile.filtered.is_some() { ", or none is known to match the filter" } else { "" };
             section.lead.push(format!("No object was counted{filtered}."));
         }
         return;
@@ -849,7 +849,8 @@ fn locks(profile: &Profile, options: &Options) -> Section {
     let known = rows.iter().any(|row| row.lock.is_some());
     let seconds = profile.duration().max(1) as f64 / 1e9;
     section.lead.push(format!(
-        "{}, {}; threads waited {} in all. Half of the waits took up to {}, 90 % up to {}, 99 % up to {}, the longest {}.",
+        "{}, {}; threads waited {} in total. Half of the waits took up to {}, 90 % up to {}, 99 % up to {}, the \
+         longest {}.",
         format::counted(times.count, "wait"),
         format::rate(times.count as f64 / seconds),
         format::duration(times.total),
@@ -860,7 +861,7 @@ fn locks(profile: &Profile, options: &Options) -> Section {
     ));
     if !known {
         section.lead.push(
-            "This runtime does not say which lock a thread waited for (.NET 8 and newer do): waits are told apart by \
+            "This runtime does not say which lock a thread waited for (.NET 8 and newer do): waits are grouped by \
              where they happened."
                 .to_owned(),
         );
@@ -942,7 +943,7 @@ fn threads(profile: &Profile, options: &Options) -> Section {
     let rows = profile.thread_rows();
     let counts: Vec<f64> = profile.threads.counts.iter().map(|(_, count)| *count as f64).collect();
     let (Some(first), Some(last)) = (profile.threads.counts.first(), profile.threads.counts.last()) else {
-        section.lead.push("No look at the threads was taken: the recording was too short.".to_owned());
+        section.lead.push("No thread snapshot was taken: the recording was too short.".to_owned());
         return section;
     };
     let words = |words: Vec<(u64, &str)>| {
@@ -954,9 +955,9 @@ fn threads(profile: &Profile, options: &Options) -> Section {
     let roles = [ThreadRole::Main, ThreadRole::Program, ThreadRole::Pool, ThreadRole::Runtime, ThreadRole::Native];
     let by_role = roles.map(|role| (alive.iter().filter(|row| row.role == role).count() as u64, role_word(role)));
     section.lead.push(format!(
-        "{} at the last of {} ({} at the first): {}.",
+        "{} in the last of {} ({} in the first): {}.",
         format::counted(last.1, "thread"),
-        format::counted(counts.len() as u64, "look"),
+        format::counted(counts.len() as u64, "snapshot"),
         format::count(first.1),
         words(by_role.to_vec()),
     ));
@@ -965,11 +966,11 @@ fn threads(profile: &Profile, options: &Options) -> Section {
     section.lead.push(format!(
         "{}.",
         words(vec![
-            (suspects, "did nothing in a wait that nothing was seen to end (zombie suspects)"),
+            (suspects, "blocked indefinitely with no waker observed (zombie suspects)"),
             (of(Standing::Blocked), "did nothing and wait for others (blocked)"),
             (of(Standing::Idle), "had nothing to do (idle)"),
             (of(Standing::Progress), "made progress"),
-            (of(Standing::Unjudged), "not judged, being seen too seldom"),
+            (of(Standing::Unjudged), "not judged (in too few snapshots)"),
         ])
     ));
     let summary = |values: &[f64]| {
@@ -1000,7 +1001,7 @@ fn threads(profile: &Profile, options: &Options) -> Section {
                 Cell::text(standing_word(row.standing, row.confidence)),
                 Cell::text(profile.tables.thread_name(row.thread)),
                 place_cell(profile, options, place, ""),
-                Cell::text(format!("{}; watched for {}", row.reason, format::duration(row.watched))),
+                Cell::text(format!("{}; observed for {}", row.reason, format::duration(row.watched))),
             ]
         });
         let columns = vec![right("threads"), left("is"), left("such as"), left("in"), left("")];
@@ -1111,22 +1112,22 @@ pub fn pool_verdict(profile: &Profile, summary: &PoolSummary) -> String {
     });
     match summary.health {
         PoolHealth::Starved => format!(
-            "Starved: items waited in {queued} of the looks at the queue, and the workers were blocked {meanwhile} of their \
-             time meanwhile.{mostly}"
+            "Starved: items waited in {queued} of the queue samples, and the workers were blocked {meanwhile} of \
+             their time meanwhile.{mostly}"
         ),
         PoolHealth::Blocking => format!(
-            "Workers block: {all} of the time of those that had work. The pool makes up for it by more threads; items waited \
-             in {queued} of the looks at the queue.{mostly}"
+            "Workers block: {all} of the time of those that had work. The pool compensates with more threads; items \
+             waited in {queued} of the queue samples.{mostly}"
         ),
         PoolHealth::Busy => format!(
-            "Busy, not starved: items waited in {queued} of the looks at the queue, while the workers ran; they were blocked \
-             {meanwhile} of their time."
+            "Busy, not starved: items waited in {queued} of the queue samples, while the workers ran; they were \
+             blocked {meanwhile} of their time."
         ),
         PoolHealth::Healthy => format!(
-            "Healthy: items waited in {queued} of the looks at the queue; workers with work were blocked {all} of the time."
+            "Healthy: items waited in {queued} of the queue samples; workers with work were blocked {all} of the time."
         ),
         PoolHealth::Unknown => {
-            "Too little was seen to judge: fewer than three looks at the queue, or no worker at work.".to_owned()
+            "Too little data to judge: fewer than three queue samples, or no worker at work.".to_owned()
         }
     }
 }
@@ -1241,7 +1242,7 @@ fn threadpool(profile: &Profile, options: &Options) -> Section {
 /// Word for a tier of compilation.
 pub fn tier_word(tier: JitTier) -> &'static str {
     match tier {
-        JitTier::Unknown => "not told",
+        JitTier::Unknown => "unknown",
         JitTier::MinOpt => "not optimized",
         JitTier::Optimized => "optimized at once",
         JitTier::Quick => "tier 0",
@@ -1293,7 +1294,8 @@ fn jit(profile: &Profile, options: &Options) -> Section {
         summary.by_thread.iter().find(|(thread, _)| profile.tables.threads[thread.index()].os_tid == profile.info.pid);
     let of_main = main.map(|(_, sums)| format!(", {} of it on the main thread", format::duration(sums.weight)));
     section.lead.insert(0, format!(
-        "{} in {}, {} in the mean over the recording; threads waited for {}{}; in the background {}. {} of IL became {} of code.",
+        "{} in {}, {} on average over the recording; threads waited for {}{}; in the background {}. {} of IL became \
+         {} of code.",
         format::counted(summary.all.totals.samples, "compilation"),
         format::duration(summary.all.totals.weight),
         format::rate(summary.all.totals.samples as f64 / (profile.duration().max(1) as f64 / 1e9)),
@@ -1561,7 +1563,7 @@ fn loads(profile: &Profile, options: &Options) -> Section {
         ]
     });
     if !failed.is_empty() {
-        let columns = vec![right("at"), right("took"), left("not found"), left("asked by"), left("for a call in")];
+        let columns = vec![right("at"), right("took"), left("not found"), left("requested by"), left("for a call in")];
         section.tables.push(Table { columns, rows: rows.collect() });
     }
     // Where the search itself took its time: handlers, and folders on slow disks.
@@ -1599,7 +1601,7 @@ fn loads(profile: &Profile, options: &Options) -> Section {
     if !types.is_empty() {
         let columns = vec![
             right("took"),
-            right("longest, with all in it"),
+            right("longest, inclusive"),
             right("steps"),
             left("type"),
             left("mostly for a call in"),
@@ -1632,19 +1634,19 @@ fn calls(profile: &Profile, options: &Options, kind: SeriesKind) -> Section {
     let totals = profile.series(kind).totals;
     if totals.samples == 0 {
         let nothing = match kind {
-            SeriesKind::Calls => "No method that fits the filter was called.",
+            SeriesKind::Calls => "No method that matches the filter was called.",
             _ => "Managed and native code did not call each other.",
         };
         section.lead.push(nothing.to_owned());
         return section;
     }
     let what = match kind {
-        SeriesKind::Calls => "in methods that fit the filter",
+        SeriesKind::Calls => "in methods that match the filter",
         _ => "between managed and native code",
     };
     section.lead.push(format!(
-        "{} {what}, every one counted; {} in them. Self is the time in a method and in nothing below it that is counted \
-         here; the time that counting itself takes is in it.",
+        "{} {what}, every one counted; {} in them. Self is the time in a method without the calls from it that are \
+         counted here; it includes the time that counting takes.",
         format::counted(totals.samples, "call"),
         format::duration(totals.weight),
     ));
@@ -1739,7 +1741,7 @@ fn traced(profile: &Profile, options: &Options) -> Section {
     if !refused.is_empty() {
         let rows = refused.iter().take(options.rows);
         let rows = rows.map(|(method, why)| vec![Cell::text(*why), name(profile, options, method.function)]).collect();
-        section.tables.push(Table { rows, columns: vec![left("left alone, because"), left("method")] });
+        section.tables.push(Table { rows, columns: vec![left("not instrumented, because"), left("method")] });
     }
     section
 }
@@ -1766,7 +1768,7 @@ fn counters(profile: &Profile, options: &Options) -> Section {
     let known = profile.counters.iter().filter_map(|counter| Some((counter, counter.summary()?)));
     let mut known: Vec<_> = known.collect();
     if known.is_empty() {
-        section.lead.push("No value came: recordings shorter than the interval have none.".to_owned());
+        section.lead.push("No values: recordings shorter than the interval have none.".to_owned());
         return section;
     }
     known.sort_by(|(one, _), (other, _)| {
@@ -1813,8 +1815,8 @@ fn observer(profile: &Profile) -> Option<Section> {
     let seconds = (profile.stop.saturating_sub(profile.info.start)).max(1) as f64;
     let share = |nanos: u64| format::percent(nanos as f64 / seconds);
     let mut lead = vec![format!(
-        "In the process: {} of processor time ({} of one processor), {} of memory, the world stopped for {} ({}). clrscope itself: {} of \
-         processor time.",
+        "In the process: {} of processor time ({} of one processor), {} of memory, the runtime suspended for {} \
+         ({}). clrscope itself: {} of processor time.",
         format::duration(status.target_cpu),
         share(status.target_cpu),
         format::bytes(status.target_memory),

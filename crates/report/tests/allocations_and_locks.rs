@@ -222,15 +222,15 @@ fn what_was_not_followed_is_in_the_errors_and_told() {
         assert!(row.bytes.margin > row.bytes.value * 0.5, "{row:?}");
     }
     for (id, part) in [
-        ("text", "Allocations were followed 70.0 % of the time"),
-        ("markdown", "Allocations were followed 70.0 % of the time"),
-        ("json", "\"followed\":0.7"),
+        ("text", "Allocations were recorded in windows (duty cycle 70.0 %)"),
+        ("markdown", "Allocations were recorded in windows (duty cycle 70.0 %)"),
+        ("json", "\"duty_cycle\":0.7"),
         ("html", "\"followed\":0.7"),
     ] {
         let page = text(&uneven, id, &Options::default());
         assert!(page.contains(part), "{id}: `{part}` is missing in {page}");
     }
-    assert!(!text(&whole, "text", &Options::default()).contains("were followed"));
+    assert!(!text(&whole, "text", &Options::default()).contains("were recorded in windows"));
     let half = uneven.filtered(&Filter { time: Some(0..700 * MS), ..Filter::default() }).unwrap();
     assert!(half.allocations.windows.is_empty());
 }

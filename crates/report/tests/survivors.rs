@@ -97,7 +97,7 @@ fn json_has_sums_and_single_ones() {
     let json: Value = serde_json::from_str(&text(&profile(), "json")).unwrap();
     let survivors = &json["survivors"];
     assert_eq!(survivors["collections"], serde_json::json!([2, 1, 0]));
-    assert_eq!((&survivors["incomplete"], &survivors["telling_ns"]), (&1.into(), &(12 * MS).into()));
+    assert_eq!((&survivors["incomplete"], &survivors["snapshot_ns"]), (&1.into(), &(12 * MS).into()));
     let young = &survivors["generations"]["gen_0"];
     assert_eq!((&young["before"], &young["survived"], &young["rate"]), (&128_000.into(), &640.into(), &0.005.into()));
     assert_eq!(survivors["generations"]["gen_1"]["rate"], 0.05);
@@ -109,7 +109,7 @@ fn json_has_sums_and_single_ones() {
     assert_eq!(held["text"], "older object Shop.Line[] (gen 2) → Shop.Line");
     assert_eq!((&held["objects"], &held["collections"]), (&14.into(), &2.into()));
     assert_eq!(survivors["held"][1]["method"], "Shop.Cart.Total(int)");
-    assert_eq!(survivors["looks"].as_array().unwrap().len(), 3);
+    assert_eq!(survivors["snapshots"].as_array().unwrap().len(), 3);
 }
 
 #[test]
@@ -125,9 +125,15 @@ fn the_page_has_a_tab_for_it() {
     let page = folder.path().join("page.html");
     std::fs::write(&page, text(&profile(), "html")).unwrap();
     let shown = browser::shown(&page, folder.path(), "survivors");
-    for part in
-        ["gen 0: 2", "1, in which not every", "12.0 ms", "0.5 %", "Shop.Line", "older object Shop.Line[]", "Cart.Total"]
-    {
+    for part in [
+        "gen 0: 2",
+        "1, in which some survivors are missing",
+        "12.0 ms",
+        "0.5 %",
+        "Shop.Line",
+        "older object Shop.Line[]",
+        "Cart.Total",
+    ] {
         assert!(shown.contains(part), "`{part}` is missing in {shown}");
     }
 }

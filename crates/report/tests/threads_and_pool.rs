@@ -230,7 +230,7 @@ fn the_page_has_a_tab_for_each() {
     let page = folder.path().join("page.html");
     std::fs::write(&page, text(&profile(false), "html", &Options::default())).unwrap();
     for (tab, parts) in [
-        ("looks", &["zombie, nearly sure", "sleeper (8)", "Leaky.Spawn", "leak", "sleeps for ever"][..]),
+        ("all-threads", &["zombie, nearly sure", "sleeper (8)", "Leaky.Spawn", "leak", "sleeps for ever"][..]),
         ("pool", &["Starved", "sync over async", "Orders.Load", "Starvation", "items in the queue"]),
         ("flame&series=threads", &["All 7 threads", "Flame graph"]),
         ("flame&series=threadpool", &["Flame graph"]),

@@ -61,7 +61,7 @@ pub enum PatternProblem {
     #[error("the parameters that begin here do not end with `)` at the end of the pattern; close them there")]
     Parameters,
     /// More parameters than a rule can name.
-    #[error("more than {most} parameters; leave them out to take all overloads")]
+    #[error("more than {most} parameters; leave them out to match all overloads")]
     TooManyParameters {
         /// Most.
         most: usize,

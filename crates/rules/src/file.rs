@@ -28,7 +28,7 @@ pub enum FileProblem {
     #[error("the file is longer than {MAX_FILE} bytes; use fewer rules with wider patterns")]
     TooLong,
     /// It is no TOML.
-    #[error("this is no TOML: {cause}; {advice}")]
+    #[error("this is not TOML: {cause}; {advice}")]
     Syntax {
         /// What the reader of TOML says.
         cause: String,
@@ -268,7 +268,7 @@ impl<'t> Table<'t> {
         let Some(value) = self.get(key) else { return Ok(None) };
         match value.get_ref() {
             DeValue::String(text) => Ok(Some((text, value.span()))),
-            _ => Err(wrong(key, "a text, like \"a\"", value)),
+            _ => Err(wrong(key, "a string, like \"a\"", value)),
         }
     }
 
@@ -299,7 +299,7 @@ impl<'t> Table<'t> {
     }
 
     fn patterns<P>(&self, key: &str, parse: fn(&str) -> Result<P, PatternError>) -> Result<Vec<P>, At> {
-        const EXPECTED: &str = "a list of texts, like [\"a\", \"b\"]";
+        const EXPECTED: &str = "a list of strings, like [\"a\", \"b\"]";
         let Some(value) = self.get(key) else { return Ok(Vec::new()) };
         let DeValue::Array(values) = value.get_ref() else { return Err(wrong(key, EXPECTED, value)) };
         let read = |value: &Spanned<DeValue<'t>>| match value.get_ref() {
@@ -321,9 +321,9 @@ impl<'t> Table<'t> {
 /// What to do about a message of the reader of TOML, by the bytes around its place.
 fn syntax_advice(message: &str, around: Option<&[u8]>) -> &'static str {
     if message.contains("duplicate") {
-        "remove one of both"
+        "remove one of the two"
     } else if message.contains("unicode") || around.is_some_and(|around| around.contains(&b'\\')) {
-        "write texts with `\\` in single quotes"
+        "write strings with `\\` in single quotes"
     } else {
         "look for a quote, bracket or `=` that is missing here"
     }
@@ -331,7 +331,7 @@ fn syntax_advice(message: &str, around: Option<&[u8]>) -> &'static str {
 
 fn wrong(key: &str, expected: &'static str, value: &Spanned<DeValue<'_>>) -> At {
     let found = match value.get_ref() {
-        DeValue::String(_) => "a text",
+        DeValue::String(_) => "a string",
         DeValue::Integer(_) => "a whole number",
         DeValue::Float(_) => "a fraction",
         DeValue::Boolean(_) => "true or false",
@@ -518,9 +518,9 @@ everything = true
     fn errors_tell_line_and_column() {
         let rule = |line: &str| format!("[[rule]]\nname = \"ä\"\nmatch = \"A\"\n{line}");
         for (text, line, column, message) in [
-            ("[[rule]\n".to_owned(), 1, 8, "this is no TOML"),
-            (rule("do = count"), 4, 6, "this is no TOML"),
-            (rule("name = 'b'"), 4, 1, "this is no TOML: duplicate key; remove one of both"),
+            ("[[rule]\n".to_owned(), 1, 8, "this is not TOML"),
+            (rule("do = count"), 4, 6, "this is not TOML"),
+            (rule("name = 'b'"), 4, 1, "this is not TOML: duplicate key; remove one of the two"),
             (rule("methd = 'b'"), 4, 1, "there is no key `methd`; here can stand: name, match, do"),
             (rule("arguments = 1"), 4, 13, "`arguments` is a whole number, but takes true or false"),
             (rule("argument = true"), 4, 1, "there is no key `argument`; did you mean `arguments`?"),
@@ -531,8 +531,8 @@ everything = true
             (rule("do = 'count'\nslowest = 3"), 5, 11, "`slowest` is only for"),
             (rule("min-version = '1.x'"), 4, 15, "`min-version` is not a version"),
             (rule("attributes = ['A', 'ö{']"), 4, 22, "`attributes`: character 2: this set has no end"),
-            (rule("attributes = ['A', 3]"), 4, 20, "`attributes` is a whole number, but takes a list of texts"),
-            (rule("attributes = 'A'"), 4, 14, "`attributes` is a text, but takes a list"),
+            (rule("attributes = ['A', 3]"), 4, 20, "`attributes` is a whole number, but takes a list of strings"),
+            (rule("attributes = 'A'"), 4, 14, "`attributes` is a string, but takes a list"),
             ("[[rule]]\nname = 'a'\nmatch = 'ö.B('".to_owned(), 3, 13, "`match`: character 4: the parameters"),
             ("[[rule]]\nname = 'a'\nmatch = \"\\u00f6.B(\"".to_owned(), 3, 9, "`match`: character 4: the parameters"),
             ("\n [[rule]]\nname = 'a'".to_owned(), 2, 2, "this rule has no `match`; add `match = "),
@@ -555,7 +555,7 @@ everything = true
     fn backslashes_in_double_quotes_are_explained() {
         for text in [r#"exclude = ["A.\<B>"]"#, r#"exclude = ["A.\xB"]"#] {
             let error = RuleSet::from_toml(text).unwrap_err().to_string();
-            assert!(error.ends_with(r"write texts with `\` in single quotes"), "{text}: {error}");
+            assert!(error.ends_with(r"write strings with `\` in single quotes"), "{text}: {error}");
         }
     }
 

@@ -42,7 +42,7 @@ pub enum Problem {
     #[error("another rule has the same name; rename one of them")]
     NameTwice,
     /// Every method of the process would be instrumented.
-    #[error("it takes every method of every assembly; narrow it down, or write `everything = true` if that is meant")]
+    #[error("it matches every method of every assembly; narrow it down, or write `everything = true` if that is meant")]
     Everything,
     /// No version is in the range.
     #[error("no version is from {min} on and before {max}; make the second one higher")]
@@ -61,10 +61,13 @@ pub enum Problem {
         expected: &'static str,
     },
     /// Arguments of no call.
-    #[error("the arguments of the slowest calls are asked for, but `slowest` is 0; raise it or leave out `arguments`")]
+    #[error("the arguments of the slowest calls are requested, but `slowest` is 0; raise it or leave out `arguments`")]
     ArgumentsOfNone,
     /// Two rules say different things about the same methods.
-    #[error("rule `{other}` takes the same methods and does something else with them; remove one, or make them differ")]
+    #[error(
+        "rule `{other}` matches the same methods and does something else with them; remove one, or make them \
+        differ"
+    )]
     Conflict {
         /// The other one.
         other: String,
@@ -77,20 +80,21 @@ pub enum Problem {
     },
     /// An earlier rule takes everything first.
     #[error(
-        "it is never reached: rule `{other}` comes first and takes all its methods; put this one first or raise its `priority`"
+        "it is never reached: rule `{other}` comes first and matches all its methods; put this one first or raise \
+         its `priority`"
     )]
     NeverReached {
         /// The earlier one.
         other: String,
     },
     /// An exclusion takes everything away.
-    #[error("it takes nothing: the exclusion `{exclusion}` takes all its methods away; remove one of both")]
+    #[error("it matches nothing: the exclusion `{exclusion}` excludes all its methods; remove one of the two")]
     AllExcluded {
         /// The exclusion.
         exclusion: String,
     },
     /// A pattern that no real name fits.
-    #[error("`{pattern}` probably fits no {what}: {advice}")]
+    #[error("`{pattern}` probably matches no {what}: {advice}")]
     Unlikely {
         /// The part of the pattern.
         pattern: String,
@@ -229,7 +233,7 @@ fn unlikely(methods: &MethodPattern, tell: &mut impl FnMut(Problem)) {
         let word = name.split(['[', '<', '*', '?', '&']).next().unwrap_or(name);
         // Type parameters have no namespace, and begin with T or have one letter.
         if !word.contains('.') && !word.starts_with('T') && word.chars().count() > 1 && full_name(word).is_none() {
-            let advice = "types that are no keyword of C# need their namespace: write it or `*.` in front";
+            let advice = "types that are not keywords of C# need their namespace: write it or `*.` in front";
             doubt(parameter.as_str(), "parameter", advice);
         }
     }
@@ -342,8 +346,8 @@ mod tests {
         assert_eq!(
             texts,
             [
-                "error: rule `a`: it takes every method of every assembly; narrow it down, or write `everything = true` if that is meant",
-                "warning: rule `b`: it is never reached: rule `a` comes first and takes all its methods; put this one first or raise its `priority`"
+                "error: rule `a`: it matches every method of every assembly; narrow it down, or write `everything = true` if that is meant",
+                "warning: rule `b`: it is never reached: rule `a` comes first and matches all its methods; put this one first or raise its `priority`"
             ]
         );
     }

@@ -14,8 +14,8 @@ pub enum OpenError {
     },
     /// The system does not let us watch processors.
     #[error(
-        "watching processors takes root, or CAP_PERFMON and CAP_BPF (`setcap cap_perfmon,cap_bpf,cap_sys_ptrace+ep`); \
-         without them, use another engine"
+        "watching processors requires root, or CAP_PERFMON and CAP_BPF (`setcap \
+         cap_perfmon,cap_bpf,cap_sys_ptrace+ep`); without them, use another engine"
     )]
     NoProcessors,
     /// The filter that lets only the process's samples through cannot be used.

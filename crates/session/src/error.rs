@@ -56,7 +56,7 @@ pub enum Corruption {
         actual: u32,
     },
     /// A length is larger than any that is written.
-    #[error("it says to be {length} bytes long, the limit is {limit}")]
+    #[error("its declared length of {length} bytes exceeds the limit of {limit} bytes")]
     TooLong {
         /// As the file says.
         length: u64,

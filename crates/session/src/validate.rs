@@ -45,19 +45,19 @@ pub enum ModelError {
     #[error("the columns of a batch of samples have different lengths")]
     RaggedBatch,
     /// Part of a look at the heap came while that look was not under way.
-    #[error("part of look {look} at the heap came while that was not under way")]
+    #[error("part of heap snapshot {look} came while that was not in progress")]
     NoLook {
         /// The look.
         look: u32,
     },
     /// A look at the heap began while another was under way.
-    #[error("a look at the heap began while look {look} was under way")]
+    #[error("a heap snapshot began while snapshot {look} was in progress")]
     LookUnderWay {
         /// The one that was under way.
         look: u32,
     },
     /// A part of a look at the heap is too large.
-    #[error("part of a look at the heap has {size} bytes, over the limit of {limit}")]
+    #[error("part of a heap snapshot has {size} bytes, over the limit of {limit}")]
     LargeChunk {
         /// Its size.
         size: usize,
@@ -223,7 +223,7 @@ impl Validator {
                 if let Some(look) = self.look {
                     return Err(ModelError::LookUnderWay { look });
                 }
-                define("look", &mut self.looks, *look)?;
+                define("heap snapshot", &mut self.looks, *look)?;
                 self.look = Some(*look);
                 Ok(())
             }
@@ -375,7 +375,8 @@ mod tests {
         };
         let mut validator = begun();
         assert_eq!(validator.check(&chunk(0, 1)), Err(ModelError::NoLook { look: 0 }));
-        assert!(matches!(validator.check(&begin(1)), Err(ModelError::OutOfOrder { kind: "look", id: 1, expected: 0 })));
+        let refused = validator.check(&begin(1));
+        assert!(matches!(refused, Err(ModelError::OutOfOrder { kind: "heap snapshot", id: 1, expected: 0 })));
         validator.check(&begin(0)).unwrap();
         assert_eq!(validator.check(&begin(1)), Err(ModelError::LookUnderWay { look: 0 }));
         validator.check(&chunk(0, MAX_HEAP_CHUNK)).unwrap();

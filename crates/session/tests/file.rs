@@ -699,8 +699,8 @@ fn packed(raw: &[u8]) -> Vec<u8> {
 fn hostile_lengths_allocate_nothing_and_are_named() {
     let head = write(&[], 1);
     let error = |block: Vec<u8>| read(&[head.clone(), block].concat()).error.unwrap().to_string();
-    assert!(error(block(1, u32::MAX, 10, b"")).contains("the limit is"));
-    assert!(error(block(1, 3, u32::MAX, b"abc")).contains("the limit is"));
+    assert!(error(block(1, u32::MAX, 10, b"")).contains("exceeds the limit of"));
+    assert!(error(block(1, 3, u32::MAX, b"abc")).contains("exceeds the limit of"));
     assert!(error(block(1, 3, 1000, b"abc")).contains("cannot be decompressed"));
     assert!(error(block(7, 0, 0, b"")).contains("its kind 7 does not exist"));
     // A note whose text says to be 2^60 bytes long.

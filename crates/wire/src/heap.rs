@@ -152,7 +152,7 @@ pub const ROOT_REF_COUNTED: u8 = 8;
 
 /// Why bytes are no chunk of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a chunk of a look at the heap is damaged at byte {at}: {what}")]
+#[error("a chunk of a heap snapshot is damaged at byte {at}: {what}")]
 pub struct HeapError {
     /// Where the item begins that cannot be read.
     pub at: usize,

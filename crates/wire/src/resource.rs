@@ -109,7 +109,7 @@ resources! {
     /// Profiler event masks that are set.
     EventMask {
         name: "event masks", unit: "", budget: 1, goodbye: Some(1),
-        what: "The profiler event mask. A resident agent keeps module loads and what the runtime never takes back.",
+        what: "The profiler event mask. A resident agent keeps module loads and what the runtime never clears.",
     }
 }
 

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use testkit::{Launch, Runtime, Sample};
 
 /// For `--only`.
-pub const HEAP: &str = "look at a heap of a million objects";
+pub const HEAP: &str = "heap snapshot of a million objects";
 /// For `--only`.
-pub const LESS: &str = "less than a whole look at the heap";
+pub const LESS: &str = "partial heap snapshot";
 /// For `--only`.
 pub const LARGE: &str = "a heap of 20 M objects, analysed";
 /// For `--only`.
@@ -138,7 +138,7 @@ pub fn heap(runtime: Runtime) -> Result<Vec<Row>> {
         for _ in 0..HEAP_LOOKS {
             let (look, _) = json(&["heap", &pid, "--json", "--no-strings"])?;
             let (objects, pause) = (number(&look, "/totals/objects")?, number(&look, "/pause_seconds")?);
-            ensure!(objects >= 1e6, "the look has only {objects} objects");
+            ensure!(objects >= 1e6, "the snapshot has only {objects} objects");
             each.push(pause / objects * 1e9);
             told = format!("{objects:.0} objects, {:.0} references", number(&look, "/totals/references")?);
         }
@@ -176,7 +176,7 @@ pub fn less(runtime: Runtime) -> Result<Vec<Row>> {
         let pid = target.pid.to_string();
         let (look, _) = json(&["heap", &pid, "--json", "--histogram"])?;
         let (objects, pause) = (number(&look, "/totals/objects")?, number(&look, "/pause_seconds")?);
-        ensure!(objects >= 5e6, "the look has only {objects} objects");
+        ensure!(objects >= 5e6, "the snapshot has only {objects} objects");
         let each = pause / objects * 1e9;
         let measured = format!(
             "{each:.0} ns, {:.2} M objects/s ({objects:.0} objects, {:.0} ms)",
@@ -187,7 +187,7 @@ pub fn less(runtime: Runtime) -> Result<Vec<Row>> {
         let mut pauses = Vec::new();
         for _ in 0..ROOT_LOOKS {
             let (look, _) = json(&["heap", &pid, "--json", "--roots"])?;
-            ensure!(look["complete"] == true, "the look at roots is not complete: {}", look["note"]);
+            ensure!(look["complete"] == true, "the snapshot of roots is not complete: {}", look["note"]);
             pauses.push(number(&look, "/pause_seconds")? * 1e3);
         }
         let pauses = Distribution::of(pauses);
@@ -254,14 +254,15 @@ pub fn tasks(runtime: Runtime) -> Result<Vec<Row>> {
     let (found, took) = json(&["async", &pid, "-d", "1s", "--no-samples", "--json"])?;
     let (pending, orders) = (number(&found, "/pending")?, number(&found, "/stacks/0/count")?);
     ensure!(pending >= 2e5 && orders == 1e5, "{pending} methods in stacks of {orders} at most");
-    let pauses = [number(&found, "/looks/0/pause_seconds")? * 1e3, number(&found, "/looks/1/pause_seconds")? * 1e3];
+    let pause = |at: usize| number(&found, &format!("/snapshots/{at}/pause_seconds"));
+    let pauses = [pause(0)? * 1e3, pause(1)? * 1e3];
     let longest = pauses[0].max(pauses[1]);
     Ok(vec![
         Row::new(
-            format!("{TASKS}: stacks, grouped; one second of it lies between two looks"),
+            format!("{TASKS}: stacks, grouped; one second of it lies between two snapshots"),
             runtime,
             took,
-            format!("{took:.2} s ({pending:.0} methods, {:.0} objects)", number(&found, "/looks/1/objects")?),
+            format!("{took:.2} s ({pending:.0} methods, {:.0} objects)", number(&found, "/snapshots/1/objects")?),
             Goal::only(3.0, "s"),
         ),
         Row::new(
@@ -327,7 +328,7 @@ pub fn checkup(runtime: Runtime) -> Result<Vec<Row>> {
     target.wait_for_ready();
     let (found, took) = json(&["checkup", &target.pid().to_string(), "--json"])?;
     let said = found["notes"].as_array().map_or(0, Vec::len);
-    ensure!(said == 0, "not everything was looked at: {}", found["notes"]);
+    ensure!(said == 0, "not everything was checked: {}", found["notes"]);
     let ids: Vec<&str> =
         found["findings"].as_array().into_iter().flatten().filter_map(|one| one["id"].as_str()).collect();
     let measured =

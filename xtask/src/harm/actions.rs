@@ -126,7 +126,7 @@ pub fn all() -> Vec<Action> {
     all.push(Action::of("checkup-no-heap", "checkup PID -d 1s --no-heap --json"));
     all.push(Action::of("heap", "heap PID --json").main_slot().interrupted(&[8]));
     all.push(Action::of("heap-histogram", "heap PID --histogram --json").main_slot().interrupted(&[8]));
-    all.push(Action::of("leaks", "leaks PID --looks 2 --every 1s --json").main_slot().interrupted(&[8]));
+    all.push(Action::of("leaks", "leaks PID --snapshots 2 --every 1s --json").main_slot().interrupted(&[8]));
     all.push(Action::of("async", "async PID -d 1s --json").main_slot().interrupted(&[8]));
     let trace = |name: &str, more: &str| {
         Action::of(format!("trace{name}"), format!("trace PID PATTERN --for LENGTH{more} --json")).main_slot()

@@ -34,42 +34,45 @@ const PROFILERS: &str = "cpu,wall:rate=10,exceptions,gc,locks,counters,threads,t
 /// CPU samples per second and thread.
 const RATE: u32 = 50;
 
-/// Time between the two looks at locks, of which only what both saw counts.
+/// Time between the two readings of locks, of which only what both saw counts.
 const APART: Duration = Duration::from_millis(40);
 
-/// Resident memory up to which the heap is looked at twice: a look stops the process for as long as a full collection and
-/// some 200 ms for each million objects take. A larger process is stopped once.
+/// Resident memory up to which two heap snapshots are taken: each pauses the process for as long as
+/// a full collection and some 200 ms for each million objects take. A larger process is paused
+/// once.
 const SMALL: u64 = 120 << 20;
 
-/// How often the memory of the process is looked at.
+/// How often the memory of the process is read.
 const MEMORY_LOOKS: u32 = 8;
 
-/// Look at a process for some seconds and say what is wrong with it, worst first
+/// Observe a process for some seconds and report what is wrong with it, worst first
 ///
-/// Records CPU time, waiting, exceptions, collections, waits for locks, threads, counters and memory at low rates, looks at
-/// who waits for whom and at the heap, and judges it all. Each finding says what it is, how sure, what shows it, and what to
-/// do next. A healthy process has none.
+/// Records CPU time, waiting, exceptions, collections, waits for locks, threads, counters and
+/// memory at low rates, checks which threads wait for which locks, takes heap snapshots, and
+/// evaluates all of this. Each finding says what is wrong, how certain that is, what the evidence
+/// is, and what to do next. A healthy process has none.
 ///
-/// A look at the heap is a full collection, during which the process stands still: one, or two where the process is small.
-/// --no-heap leaves it out.
+/// A heap snapshot is a full collection, during which the process is paused. clrscope takes one, or
+/// two if the process is small. --no-heap takes none.
 ///
-/// With --launch a command is looked at from its first instruction; the findings come when it has ended, on standard
-/// error unless --report names a file, and its exit code is ours.
+/// With --launch, a command is observed from its first instruction on. The findings come when it
+/// has ended, on standard error unless --report names a file. clrscope exits with the command's
+/// exit code.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Process id, or name as `clrscope ps` shows it
     #[arg(value_name = "PID|NAME", required_unless_present = "launch", conflicts_with = "launch")]
     target: Option<String>,
-    /// How long to look: 10s, 1m30s; what is told by growth needs eight seconds
+    /// How long to observe: 10s, 1m30s; growth-based findings need at least 8 s
     #[arg(short, long, default_value = "10s", value_parser = duration::parse_positive)]
     duration: Duration,
-    /// Another limit for a finding, such as exception-storm:rate=500; may be repeated
+    /// Change a limit of a finding, such as exception-storm:rate=500; may be repeated
     #[arg(long = "limit", value_name = "FINDING:NAME=VALUE", value_parser = limit)]
     limits: Vec<String>,
     /// Keep the recording in this session file
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Form of the findings
+    /// Format of the findings
     #[arg(short, long, default_value = "text")]
     format: Format,
     /// The same as --format json
@@ -78,10 +81,10 @@ pub struct Args {
     /// Write the findings to this file [default: standard output]
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Do not look at the heap: nothing stops the process for longer than a walk of its stacks
+    /// Take no heap snapshot: the process is never paused for longer than a walk of its stacks
     #[arg(long)]
     no_heap: bool,
-    /// Run a command and look at it
+    /// Run a command and observe it
     #[arg(long, requires = "command")]
     launch: bool,
     #[command(flatten)]
@@ -114,7 +117,7 @@ fn limit(text: &str) -> Result<String, String> {
     LimitsOf::default().set(text).map(|()| text.to_owned()).map_err(|error| error.to_string())
 }
 
-/// Looks at the memory of a process now and then, until told to stop.
+/// Reads the memory usage of a process now and then, until it is stopped.
 struct MemoryWatch {
     stop: mpsc::Sender<()>,
     thread: JoinHandle<Vec<(f64, MemorySplit)>>,
@@ -157,7 +160,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let mut notes = Vec::new();
     // For all parts of the check-up: a signal that ends one of them ends the others as well.
     let stop = StopOnSignal::start()?;
-    let locks = noted(&mut notes, "who waits for whom was not looked at", look_at_locks(target.pid));
+    let locks = noted(&mut notes, "which threads wait for which locks was not checked", look_at_locks(target.pid));
     let is_small = diagnostics::memory(target.pid).is_ok_and(|memory| memory.resident <= SMALL);
     let first = if is_small { look_at_heap(args, &target, &mut notes) } else { None }
         .map(|snapshot| (timed(&snapshot), Tasks::of(&snapshot)));
@@ -230,19 +233,20 @@ fn look_at_locks(pid: u32) -> anyhow::Result<LockLook> {
 
 /// What is on the heap, unless that is not wanted.
 fn look_at_heap(args: &Args, target: &DotnetProcess, notes: &mut Vec<String>) -> Option<Snapshot> {
-    const OTHERWISE: &str = "the heap was not looked at";
+    const OTHERWISE: &str = "no heap snapshot was taken";
     if args.no_heap || notes.iter().any(|note| note.starts_with(OTHERWISE)) {
         return None;
     }
     let snapshot = noted(notes, OTHERWISE, source::look_once(target, &args.agent))?;
     if !snapshot.end().complete {
         let reason = console::printable(&snapshot.end().reason);
-        notes.push(format!("the look at the heap is not complete: {reason}"));
+        notes.push(format!("the heap snapshot is not complete: {reason}"));
     }
     Some(snapshot)
 }
 
-/// What is compared of a look, with its time on the clock on the wall: each look has a recording of its own.
+/// What is compared of a snapshot, with its time on the wall clock: each has a recording of its
+/// own.
 fn timed(snapshot: &Snapshot) -> Look {
     let mut look = Look::of(snapshot);
     look.time = snapshot.end().unix_ms.saturating_mul(1_000_000);

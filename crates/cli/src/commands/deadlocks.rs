@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Time between the two looks, of which only what both saw counts.
+/// Time between the two readings, of which only what both saw counts.
 const APART: Duration = Duration::from_millis(40);
 
 /// How long the runtime may take to give stacks.
@@ -28,16 +28,19 @@ const THREADS: usize = 20;
 
 /// Find threads that block each other in a process that is stuck
 ///
-/// Reads from outside who holds which lock and who waits for it, also when the process does not answer any more and when
-/// nothing was recorded before. The process is not stopped for that. Then the stacks of its threads are taken, if its
-/// runtime still answers; --no-attach leaves that out.
+/// Reads from outside which thread holds which lock and which threads wait for it. This also works
+/// if the process does not respond any more, and if nothing was recorded before. The process is not
+/// stopped for it. Then the stacks of its threads are taken, if its runtime still responds;
+/// --no-attach leaves that out.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Exit code 9 says that there is a deadlock, 0 that there is none, 7 that it could not be told.")]
+#[command(
+    after_help = "Exit code 9 says that there is a deadlock, 0 that there is none, 7 that it could not be determined."
+)]
 pub struct Args {
     /// Process id, or name as `clrscope ps` shows it
     #[arg(value_name = "PID|NAME")]
     target: String,
-    /// Do not touch the process: no stacks, and no names of waits that are no locks
+    /// Do not touch the process: no stacks, and no names of waits that are not for locks
     #[arg(long)]
     no_attach: bool,
     /// Print JSON
@@ -53,7 +56,8 @@ struct Output<'a> {
     pid: u32,
     process: &'a str,
     runtime: Option<&'a str>,
-    /// How long the look from outside took.
+    /// How long it took to read the locks from outside.
+    #[serde(rename = "inspection_ms")]
     look_ms: f64,
     #[serde(flatten)]
     findings: &'a Findings,
@@ -89,7 +93,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         console::print(&headline(&process, &found))?;
     }
     let stacks = match args.no_attach {
-        true => Err("they were not asked for".to_owned()),
+        true => Err("they were not requested".to_owned()),
         false => {
             let stop = Arc::new(StopOnSignal::start()?);
             let begun = Arc::clone(&stop);
@@ -134,20 +138,21 @@ fn details(found: &Findings, stacks: &StacksShown, no_attach: bool) -> String {
         let _ = writeln!(text, "\nDeadlock {}: each waits for the next, the last for the first", index + 1);
         threads(&mut text, &cycle.threads);
         if !cycle.behind.is_empty() {
-            text.push_str("\n  Behind it wait:\n");
+            text.push_str("\n  These threads wait behind it:\n");
             threads(&mut text, &cycle.behind);
         }
     }
     for orphan in &found.orphans {
         let owner = orphan.owner.as_deref().map_or_else(String::new, |name| format!(", {},", printable(name)));
-        let _ = writeln!(text, "\nThe {} is held by a thread{owner} that has ended; for it wait:", lock(&orphan.lock));
+        let lock = lock(&orphan.lock);
+        let _ = writeln!(text, "\nThe {lock} is held by a thread{owner} that has ended. These wait for it:");
         threads(&mut text, &orphan.threads);
     }
     for chain in &found.chains {
-        let _ = writeln!(text, "\nFor locks of {} wait, directly or not:", name(&chain.owner));
+        let _ = writeln!(text, "\nThese threads wait for locks of {}, directly or indirectly:", name(&chain.owner));
         threads(&mut text, &chain.threads);
         let doing = chain.owner.doing.map_or_else(String::new, |doing| format!(": {doing}"));
-        let _ = writeln!(text, "  {} itself waits for no lock{doing}", name(&chain.owner));
+        let _ = writeln!(text, "  {} itself does not wait for a lock{doing}", name(&chain.owner));
         frames(&mut text, &chain.owner.stack);
     }
     for group in &found.blocked {
@@ -175,7 +180,7 @@ fn threads(text: &mut String, threads: &[BlockedThread]) {
         if let Some(wanted) = &thread.waits_for {
             let owner =
                 thread.held_by.as_ref().map_or_else(String::new, |owner| format!(", held by {}", of_shown(owner)));
-            let limit = thread.timeout_ms.map_or_else(String::new, |limit| format!(", for {limit} ms at most"));
+            let limit = thread.timeout_ms.map_or_else(String::new, |limit| format!(", for at most {limit} ms"));
             let _ = writeln!(text, "    waits for  {}{owner}{limit}", lock(wanted));
         }
         frames(text, &thread.stack);

@@ -1,4 +1,4 @@
-//! `clrscope heap`: what is on the heap of a process and who holds it.
+//! `clrscope heap`: what is on the heap of a process and what retains it.
 
 use crate::{
     console,
@@ -11,14 +11,15 @@ use crate::{
 use ::heap::{Extent, ReportOptions, Snapshot};
 use std::path::{Path, PathBuf};
 
-/// Look at a heap: what is on it, and who holds it
+/// Take or read a heap snapshot: what is on the heap, and what retains it
 ///
-/// Takes one look at a running process: a full collection, during which the process stands still. A session file with
-/// looks, or a .gcdump file of dotnet-gcdump or PerfView, is read instead where one is named.
+/// Takes a heap snapshot of a running process: a full collection, during which the process is
+/// paused. If you name a session file with heap snapshots, or a .gcdump file of dotnet-gcdump or
+/// PerfView, that file is read instead.
 ///
-/// --histogram and --roots look at less. The latter forces no collection: it waits for one of the youngest objects that
-/// the program makes itself, 30 seconds at most, and the process stands still for some milliseconds more than it would
-/// anyway.
+/// --histogram and --roots take a partial snapshot. --roots forces no collection: it waits, for at
+/// most 30 seconds, until the program itself collects its youngest objects. The process is then
+/// paused for some milliseconds more than it would be anyway.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Process id, name as `clrscope ps` shows it, or file
@@ -26,22 +27,22 @@ pub struct Args {
     target: String,
     #[command(flatten)]
     take: TakeArgs,
-    /// Only count objects by type, without who holds them
+    /// Only count objects by type, without what retains them
     #[arg(long, conflicts_with_all = ["roots", "gcdump", "type_name"])]
     histogram: bool,
-    /// Only look at roots and what they refer to
+    /// Only show roots and what they refer to
     #[arg(long, conflicts_with_all = ["gcdump", "type_name"])]
     roots: bool,
-    /// Also write the look as a file for PerfView and Visual Studio
+    /// Also write the snapshot as a file for PerfView and Visual Studio
     #[arg(long, value_name = "FILE")]
     gcdump: Option<PathBuf>,
-    /// Which look of a session file, from 1 on [default: the last one]
+    /// Which snapshot of a session file, from 1 on [default: the last one]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
-    look: Option<u32>,
-    /// Also show who holds the objects of this type: its name, with or without namespace
+    snapshot: Option<u32>,
+    /// Also show what retains the objects of this type: its name, with or without namespace
     #[arg(long = "type", value_name = "NAME")]
     type_name: Option<String>,
-    /// Kinds of path to show for that type
+    /// Retention paths to show for that type
     #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     paths: u32,
     /// Rows of each list
@@ -58,7 +59,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     let snapshot = match Source::find(&args.target)? {
         Source::Gcdump(path) => source::read_gcdump(&path, args.take.memory())?,
         Source::Session(path) => {
-            let (snapshot, reading) = one_look(&path, args.take.memory(), args.look)?;
+            let (snapshot, reading) = one_look(&path, args.take.memory(), args.snapshot)?;
             damage = reading.damage.map(|damage| format!("{}: {damage}", path.display()));
             snapshot
         }
@@ -80,7 +81,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         return tell_brief(args, &snapshot, damage);
     }
     if args.histogram || args.roots {
-        let message = "that is a look at everything; --histogram and --roots are for looks that are taken now";
+        let message = "this is a full snapshot; --histogram and --roots are only for a running process";
         return Err(failure(Code::Usage, message));
     }
     if let Some(path) = &args.gcdump {
@@ -90,7 +91,8 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         ReportOptions { top: args.top as usize, type_name: args.type_name.clone(), paths: args.paths as usize };
     let report = ::heap::report(&snapshot, &options);
     if let Some(name) = args.type_name.as_ref().filter(|_| report.asked.is_empty()) {
-        return Err(failure(Code::BadSession, format!("there is no type `{name}` in the look; see the list of types")));
+        let message = format!("there is no type `{name}` in the snapshot; see the list of types");
+        return Err(failure(Code::BadSession, message));
     }
     match args.json {
         true => console::print_json(&report)?,
@@ -126,26 +128,26 @@ pub fn report_last(path: &Path, top: usize, width: Option<usize>) -> anyhow::Res
     Ok(SnapshotReport { text, json, problem: (!end.complete).then(|| not_complete(Some(&end.reason))) })
 }
 
-/// What is said of a look that lacks objects.
+/// What is said of a snapshot that lacks objects.
 pub fn not_complete(note: Option<&str>) -> String {
     let note = note.filter(|note| !note.is_empty()).unwrap_or("not all objects are in it");
-    format!("the look is not complete: {note}")
+    format!("the heap snapshot is not complete: {note}")
 }
 
-/// Exit code of a look that was told.
+/// Exit code of a snapshot that was shown.
 fn ending(damage: Option<String>, complete: bool, note: Option<&str>) -> anyhow::Result<Code> {
     match damage {
-        Some(damage) => Err(failure(Code::BadSession, format!("{damage}; the report is of what came before"))),
+        Some(damage) => Err(failure(Code::BadSession, format!("{damage}; the report covers what came before"))),
         None if !complete => Err(failure(Code::BadSession, not_complete(note))),
         None => Ok(Code::Success),
     }
 }
 
-/// Tells of a look that has no references.
+/// Shows a snapshot that has no references.
 fn tell_brief(args: &Args, snapshot: &Snapshot, damage: Option<String>) -> anyhow::Result<Code> {
     if args.gcdump.is_some() || args.type_name.is_some() {
-        let message = "the look has no references, so it cannot be told who holds a type, nor be written as a .gcdump; \
-            take one without --histogram and --roots";
+        let message = "the snapshot has no references: it does not show what retains a type, and cannot be written \
+            as a .gcdump; take one without --histogram and --roots";
         return Err(failure(Code::Usage, message));
     }
     let brief = ::heap::brief(snapshot, args.top as usize);
@@ -156,9 +158,9 @@ fn tell_brief(args: &Args, snapshot: &Snapshot, damage: Option<String>) -> anyho
     ending(damage, brief.complete, brief.note.as_deref())
 }
 
-/// The look of that number, from 1 on, or the last one.
+/// The snapshot of that number, from 1 on, or the last one.
 fn one_look(path: &Path, memory: MemoryArgs, number: Option<u32>) -> anyhow::Result<(Snapshot, source::Reading)> {
-    // Making a snapshot is dear, so of several looks only the one that is asked for is made.
+    // Making a snapshot is dear, so of several only the one that is requested is made.
     let number = match number {
         Some(number) => number,
         None => source::read_session(path, memory, |_| false, |_| {})?.looks,
@@ -170,22 +172,22 @@ fn one_look(path: &Path, memory: MemoryArgs, number: Option<u32>) -> anyhow::Res
         None => {
             let message = match (reading.looks, reading.damage) {
                 (0, None) => {
-                    format!("there is no look at a heap in {}; `clrscope heap <PID>` takes one", path.display())
+                    format!("there is no heap snapshot in {}; `clrscope heap <PID>` takes one", path.display())
                 }
-                (0, Some(damage)) => format!("there is no look at a heap in {}: {damage}", path.display()),
-                (looks, _) => format!("there is no look {number} in {}, which has {looks}", path.display()),
+                (0, Some(damage)) => format!("there is no heap snapshot in {}: {damage}", path.display()),
+                (looks, _) => format!("there is no snapshot {number} in {}, which has {looks}", path.display()),
             };
             Err(failure(Code::BadSession, message))
         }
     }
 }
 
-/// Why a recording has no look in it.
+/// Why a recording has no snapshot in it.
 pub fn no_look(summary: &recorder::Summary) -> anyhow::Error {
-    failure(Code::Ended, format!("no look at the heap could be taken: {}", why_ended(summary)))
+    failure(Code::Ended, format!("no heap snapshot could be taken: {}", why_ended(summary)))
 }
 
-/// Why a recording has fewer looks than it was for.
+/// Why a recording has fewer snapshots than it was for.
 pub fn why_ended(summary: &recorder::Summary) -> String {
     let notes: Vec<String> =
         summary.sessions.iter().flat_map(|session| &session.notes).map(|note| console::printable(note)).collect();

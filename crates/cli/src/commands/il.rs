@@ -33,10 +33,10 @@ const LARGEST: u64 = 2 << 30;
 
 /// Show and check the code of assemblies, without a process
 ///
-/// Lists the methods of .NET assemblies, disassembles those that --method names, or checks with --verify whether the
-/// runtime will accept the structure of every method body: branches, stack heights, try blocks, prefixes, indices. Types
-/// are not checked. Takes .dll and .exe files, folders of them with all that is below, and single-file applications. No
-/// runtime is needed.
+/// Lists the methods of .NET assemblies, disassembles those that --method names, or checks with
+/// --verify whether the runtime will accept the structure of every method body: branches, stack
+/// heights, try blocks, prefixes, indices. Types are not checked. Takes .dll and .exe files,
+/// folders with everything below them, and single-file applications. No runtime is needed.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Exit code 10 says that a method body is not well formed, 6 that a file cannot be read.")]
 pub struct Args {
@@ -55,7 +55,7 @@ pub struct Args {
     json: bool,
 }
 
-/// A file to look at.
+/// A file to examine.
 enum Source {
     /// An assembly of its own. What is no assembly is left out if it was only found in a folder.
     File { path: PathBuf, named: bool },

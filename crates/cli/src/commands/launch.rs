@@ -19,28 +19,31 @@ use std::{
     time::Duration,
 };
 
-/// How often the command's process id is looked at.
+/// How often the command's process id is checked.
 const POLL: Duration = Duration::from_millis(20);
 
 /// Run a command and record it from the first instruction on
 ///
-/// Every .NET process that the command is or starts is recorded, each into a file of its own. Tools of the .NET SDK are
-/// not, unless --children is given: its command line, MSBuild nodes, compilers, servers. The file of -o is that of the
-/// program: with `dotnet run` what it runs, with `dotnet test` the test host, with `dotnet build` MSBuild.
+/// Every .NET process that the command is or starts is recorded, each into a file of its own. Tools
+/// of the .NET SDK (its command line, MSBuild nodes, compilers, servers) are recorded only with
+/// --children. The file of -o is that of the program: with `dotnet run` the program that it runs,
+/// with `dotnet test` the test host, with `dotnet build` MSBuild.
 ///
-/// The command has our standard input, output and error, gets our signals, and its exit code is ours. What clrscope
-/// itself has to say goes to standard error. Without a .NET process in the command, or when clrscope fails, the exit
-/// code is 125, unless the command has one of its own.
+/// The command gets clrscope's standard input, output and error, and its signals. clrscope exits
+/// with the command's exit code. What clrscope itself prints goes to standard error. If the command
+/// has no .NET process, or if clrscope fails, the exit code is 125, unless the command has one of
+/// its own.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(flatten)]
     recording: RecordingArgs,
-    /// Count and time the calls of these methods from the start, as `clrscope trace` does; may be given several times. With
-    /// `-p trace` nothing else is recorded
+    /// Count and time the calls of these methods from the start, as `clrscope trace` does; may be
+    /// repeated. With `-p trace` nothing else is recorded
     #[arg(long, value_name = "PATTERN")]
     trace: Vec<String>,
-    /// Event log to write of what the profilers saw, one JSON object a line, for `clrscope validate`; with --trace also the code of
-    /// each method before and after. A process id is added for further processes
+    /// Event log to write, with what the profilers recorded, one JSON object per line, for
+    /// `clrscope validate`; with --trace also the code of each method before and after. For further
+    /// processes, a process id is added to the name
     #[arg(long, value_name = "FILE")]
     event_log: Option<PathBuf>,
     #[command(flatten, next_help_heading = "For --trace")]
@@ -49,10 +52,11 @@ pub struct Args {
     /// servers
     #[arg(long)]
     children: bool,
-    /// End the recording after this time; the command goes on: 10s, 1m30s, 500ms
+    /// End the recording after this time; the command continues: 10s, 1m30s, 500ms
     #[arg(short, long, value_parser = duration::parse_positive)]
     duration: Option<Duration>,
-    /// Session file to write; a process id is added for further processes [default: <command>-<time>.clrscope]
+    /// Session file to write; for further processes, a process id is added to the name [default:
+    /// <command>-<time>.clrscope]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Print the summary as JSON, to standard error
@@ -86,7 +90,8 @@ pub(super) fn name_of(command: &[OsString]) -> String {
     command.first().map(Path::new).and_then(Path::file_stem).unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Runs and records a command, tells what was recorded, and ends as the command did. `kept` is whether the session files stay.
+/// Runs and records a command, reports what was recorded, and ends as the command did. `kept` is
+/// whether the session files are kept.
 pub(super) fn run_command(
     command: &[OsString],
     options: recorder::RecordOptions,
@@ -101,8 +106,8 @@ pub(super) fn run_command(
             told(&summary)?;
             if let (Some(nested), true) = (summary.nested.first(), summary.sessions.is_empty()) {
                 console::say(&format!(
-                    "note: the command has called `clrscope launch` itself (process {nested}), which recorded its program; \
-                     there is no file of this launch"
+                    "note: the command has called `clrscope launch` itself (process {nested}), which recorded its \
+                     program; this launch writes no file"
                 ));
             }
             // The command's own end is its own affair; a lost connection is not.

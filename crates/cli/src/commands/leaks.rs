@@ -1,4 +1,4 @@
-//! `clrscope leaks`: what grows from look to look.
+//! `clrscope leaks`: which types grow between heap snapshots.
 
 use super::heap::{no_look, why_ended};
 use crate::{
@@ -12,11 +12,11 @@ use crate::{
 use ::heap::{Extent, ReportOptions, Snapshot, growth::Look};
 use std::{path::Path, time::Duration};
 
-/// Find leaks: take several looks at a heap and show what grows
+/// Find leaks: take or read several heap snapshots, and show which types grow
 ///
-/// Each look is a full collection, during which the process stands still. Two looks show what became more; from three
-/// on it is also told whether that is more than chance. Session files with looks and .gcdump files of one process can be
-/// compared as well.
+/// Each heap snapshot is a full collection, during which the process is paused. Two snapshots show
+/// what grew. From three on, clrscope also says whether the growth is statistically significant.
+/// Session files with heap snapshots and .gcdump files of one process can be compared as well.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Process id, name as `clrscope ps` shows it, or files in the order of their times
@@ -24,13 +24,13 @@ pub struct Args {
     targets: Vec<String>,
     #[command(flatten)]
     take: TakeArgs,
-    /// How many looks to take
+    /// Number of heap snapshots to take
     #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=100))]
-    looks: u32,
-    /// Time from one look to the next, in whole seconds: 10s, 5m, 1h
+    snapshots: u32,
+    /// Time from one snapshot to the next, in whole seconds: 10s, 5m, 1h
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse_positive)]
     every: Duration,
-    /// Kinds of path to show for each suspect
+    /// Retention paths to show for each suspect
     #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     paths: u32,
     /// Rows of the list of types
@@ -44,7 +44,7 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<Code> {
     let every = whole_seconds(args.every)?;
     let mut all = Looks::default();
-    // Why there are fewer looks than were asked for.
+    // Why there are fewer snapshots than were requested.
     let mut ended = None;
     let several = args.targets.len() > 1;
     for target in &args.targets {
@@ -57,30 +57,32 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
                 all.add(snapshot, Some(time));
             }
             Source::Process(_) if several => {
-                let message = format!("{target} is no file; a process cannot be compared with others");
+                let message = format!("{target} is not a file; a process cannot be compared with others");
                 return Err(failure(Code::Usage, message));
             }
             Source::Process(process) => {
-                let (file, summary) = source::take(&process, &args.take, Extent::All, args.looks, every, args.json)?;
+                let (file, summary) =
+                    source::take(&process, &args.take, Extent::All, args.snapshots, every, args.json)?;
                 all.read(file.path(), args.take.memory())?;
                 if all.last.as_ref().is_none_or(Snapshot::is_empty) && all.looks.len() <= 1 {
                     return Err(no_look(&summary));
                 }
-                if all.looks.len() < args.looks as usize {
+                if all.looks.len() < args.snapshots as usize {
                     let (taken, why) = (all.looks.len(), why_ended(&summary));
+                    let asked = args.snapshots;
                     ended =
-                        Some(format!("only {taken} of {} looks were taken: {why}; the report is of those", args.looks));
+                        Some(format!("only {taken} of {asked} snapshots were taken: {why}; the report covers those"));
                 }
             }
         }
     }
     let Some(last) = &all.last else {
         let why = all.damage.unwrap_or_else(|| "`clrscope leaks <PID>` takes some".to_owned());
-        return Err(failure(Code::BadSession, format!("there is no look at a heap in it: {why}")));
+        return Err(failure(Code::BadSession, format!("there is no heap snapshot in it: {why}")));
     };
     if let Some(at) = all.looks.windows(2).position(|pair| pair[0].time >= pair[1].time) {
         let message =
-            format!("look {} is not later than the one before; name files in the order of their times", at + 2);
+            format!("snapshot {} is not later than the one before; name files in the order of their times", at + 2);
         return Err(failure(Code::Usage, message));
     }
     let options = ReportOptions { top: args.top as usize, type_name: None, paths: args.paths as usize };
@@ -93,8 +95,8 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         return Err(failure(Code::Ended, ended));
     }
     match all.damage {
-        Some(damage) => Err(failure(Code::BadSession, format!("{damage}; the report is of what is there"))),
-        None if !report.complete => Err(failure(Code::BadSession, "not all looks are complete")),
+        Some(damage) => Err(failure(Code::BadSession, format!("{damage}; the report covers what is there"))),
+        None if !report.complete => Err(failure(Code::BadSession, "not all heap snapshots are complete")),
         None => Ok(Code::Success),
     }
 }
@@ -106,7 +108,7 @@ fn whole_seconds(every: Duration) -> anyhow::Result<u64> {
     }
 }
 
-/// Looks from all sources, in order. Of all but the last one only what is compared is kept.
+/// Snapshots from all sources, in order. Of all but the last one only what is compared is kept.
 #[derive(Default)]
 struct Looks {
     looks: Vec<Look>,
@@ -136,7 +138,7 @@ impl Looks {
             },
         )?;
         if self.last.as_ref().is_some_and(|last| last.end().extent == Extent::Roots) {
-            let message = format!("{} has looks at roots alone, which do not tell what grows", path.display());
+            let message = format!("{} has only snapshots of roots, which do not show what grows", path.display());
             return Err(failure(Code::BadSession, message));
         }
         if let Some(damage) = reading.damage {

@@ -9,7 +9,7 @@ use std::{fs, io::Write, path::PathBuf};
 /// Print the manual page, or write the pages of all commands
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Write one page for each command into this folder, which is made if need be
+    /// Write one page for each command into this folder, which is created if necessary
     #[arg(value_name = "DIR")]
     folder: Option<PathBuf>,
 }

@@ -18,8 +18,9 @@ use std::{
 
 /// Write a recorded session as text, HTML, or a format of another tool
 ///
-/// Of a session with heap snapshots it shows what `clrscope heap` and `clrscope async` show. A session that was cut short or
-/// is damaged is reported as far as it can be read; the exit code then says so.
+/// If the session has heap snapshots, shows what `clrscope heap` and `clrscope async` show. A
+/// session that was cut short or is damaged is reported as far as it can be read; the exit code
+/// then says so.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Session file
@@ -52,7 +53,7 @@ pub struct Args {
     /// Leave out source files and lines
     #[arg(long)]
     no_lines: bool,
-    /// Rows of each list in text and Markdown, and of what heap snapshots say in all formats
+    /// Rows of each list in text and Markdown, and of heap snapshots in all formats
     #[arg(long, value_name = "NUMBER", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rows: u32,
 }
@@ -69,7 +70,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
     if exporter.binary && args.output.is_none() && io::stdout().is_terminal() {
         return Err(failure(
             Code::Usage,
-            format!("{} is no text for a terminal; write it to a file with -o FILE", exporter.id),
+            format!("{} is a binary format; write it to a file with -o FILE", exporter.id),
         ));
     }
     let file = || format!("{}", args.session.display());
@@ -165,20 +166,20 @@ fn warn(args: &Args, exporter: &Exporter, profile: &Profile) -> Code {
     }
     let file = args.session.display();
     if let Some(damage) = &profile.damage {
-        console::say(&format!("error: {file}: {damage}; the report is of what came before"));
+        console::say(&format!("error: {file}: {damage}; the report covers what came before"));
         return Code::BadSession;
     }
     if profile.cut_short {
         console::say(&format!(
             "error: {file} was cut short: the recording did not end in order, or the file is incomplete; the report \
-             is of what is there"
+             covers what is there"
         ));
         return Code::BadSession;
     }
     Code::Success
 }
 
-/// Whether two paths lead to the same file, as far as that can be told.
+/// Whether two paths lead to the same file, as far as that can be determined.
 fn same_file(one: &Path, other: &Path) -> bool {
     match (fs::canonicalize(one), fs::canonicalize(other)) {
         (Ok(one), Ok(other)) => one == other,

@@ -1,4 +1,4 @@
-//! `clrscope async`: asynchronous methods that wait, who awaits whom, and where time goes on such stacks.
+//! `clrscope async`: asynchronous methods that wait, who awaits whom, and where time is spent on such stacks.
 
 use super::heap::{SnapshotReport, no_look, not_complete};
 use crate::{
@@ -22,21 +22,22 @@ use std::{
 
 /// Show which asynchronous methods wait, who awaits whom, and for what
 ///
-/// Takes two looks at the heap of a running process: each is a full collection, during which the process stands still. Of
-/// methods that are pending it tells in which state and at which line they stand, who awaits them, what the one at the end
-/// waits for, and whether they were there at the first look already. CPU and wall samples of the time between are shown on these
-/// stacks: where time goes, and for whom.
+/// Takes two heap snapshots of a running process. Each is a full collection, during which the
+/// process is paused. Of pending methods it shows the state and the line at which they wait, who
+/// awaits them, what the last one waits for, and whether they already waited in the first snapshot.
+/// Between the snapshots it takes CPU and wall samples, and shows them on these stacks: where time
+/// is spent, and for whom.
 ///
-/// A session file with looks is read instead where one is named.
+/// If you name a session file with heap snapshots, that file is read instead.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Process id, name as `clrscope ps` shows it, or session file
     #[arg(value_name = "PID|NAME|FILE")]
     target: String,
-    /// Time between the two looks, in whole seconds: 3s, 1m
+    /// Time between the two snapshots, in whole seconds: 3s, 1m
     #[arg(short, long, value_name = "TIME", default_value = "3s", value_parser = duration::parse_positive)]
     duration: Duration,
-    /// Take no samples of CPU time and of waiting
+    /// Take no CPU and wall samples
     #[arg(long)]
     no_samples: bool,
     /// Session file to keep [default: none is kept]
@@ -55,7 +56,7 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<Code> {
     let (path, taken) = match Source::find(&args.target)? {
         Source::Gcdump(path) => {
-            let message = format!("{} does not tell where methods stand: it needs a session", path.display());
+            let message = format!("{} does not have the states of methods: name a session file", path.display());
             return Err(failure(Code::BadSession, message));
         }
         Source::Session(path) => (path, None),
@@ -77,14 +78,14 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         false => console::print(&text::report(&report))?,
     }
     if let Some(damage) = reading.damage {
-        return Err(failure(Code::BadSession, format!("{damage}; the report is of what came before")));
+        return Err(failure(Code::BadSession, format!("{damage}; the report covers what came before")));
     }
     if !report.complete {
         return Err(failure(Code::BadSession, not_complete(report.note.as_deref())));
     }
     match taken {
         Some(_) if report.looks.len() < 2 => {
-            Err(failure(Code::Ended, "there was no second look: the process ended, or was left before"))
+            Err(failure(Code::Ended, "there was no second snapshot: the process ended, or the command was interrupted"))
         }
         _ => Ok(Code::Success),
     }
@@ -93,7 +94,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
 /// Why a session says nothing of asynchronous methods.
 fn no_look_in(path: &Path, damage: Option<String>) -> anyhow::Error {
     let why = damage.unwrap_or_else(|| "`clrscope async <PID>` takes some".to_owned());
-    failure(Code::BadSession, format!("there is no look at a heap in {}: {why}", path.display()))
+    failure(Code::BadSession, format!("there is no heap snapshot in {}: {why}", path.display()))
 }
 
 /// What the snapshots of a session say of asynchronous methods, for a report of it.
@@ -111,7 +112,7 @@ fn take(args: &Args, process: &diagnostics::DotnetProcess) -> anyhow::Result<(Se
         _ => return Err(failure(Code::Usage, "--duration takes whole seconds, from 1s to 24h")),
     };
     let samples = if args.no_samples { "" } else { ",cpu,wall" };
-    let profilers = Selection::parse_list(&format!("async:looks=2:every={every}{samples}"))?;
+    let profilers = Selection::parse_list(&format!("async:snapshots=2:every={every}{samples}"))?;
     recording::take_looks(process, profilers, args.output.as_deref(), &args.agent, args.json)
 }
 

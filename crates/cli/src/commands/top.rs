@@ -14,8 +14,8 @@ use std::{
 
 /// Show live what a process does
 ///
-/// CPU by method, threads and what they wait for, exceptions, GC pauses. Nothing is written. Press ? in it for its
-/// keys.
+/// Shows CPU by method, threads and what they wait for, exceptions, and GC pauses. Writes no file.
+/// Press ? for the keys.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Process id, or name as `clrscope ps` shows it
@@ -23,7 +23,7 @@ pub struct Args {
     target: String,
     #[command(flatten)]
     recording: RecordingArgs,
-    /// Leave after this time: 10s, 1m30s, 500ms
+    /// Exit after this time: 10s, 1m30s, 500ms
     #[arg(short, long, value_parser = duration::parse_positive)]
     duration: Option<Duration>,
     /// Print a line of JSON each second instead
@@ -34,10 +34,7 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<Code> {
     let on_a_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
     if !(args.json || on_a_terminal) {
-        return Err(failure(
-            Code::Usage,
-            "top needs a terminal; use top --json, or record and report, to look from a script",
-        ));
+        return Err(failure(Code::Usage, "top needs a terminal; in a script, use top --json, or record and report"));
     }
     let target = diagnostics::find(&args.target)?;
     // From before the attach on, as for `record`.

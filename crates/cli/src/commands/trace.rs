@@ -19,22 +19,23 @@ use std::{
     time::Duration,
 };
 
-/// What stays, told before it begins.
-const STAYS: &str = "note: .NET never lets go of a profiler that can rewrite methods: the agent stays in the process until that ends, \
-    idle once this command is over";
+/// What remains in the process; printed before the trace begins.
+const STAYS: &str = "note: .NET never detaches a profiler that can rewrite methods: the agent remains in the process \
+    until the process ends, idle once this command is over";
 
 /// What is recorded for an event log, too.
 const LOGGED: &str = "jit,loads";
 
 /// Count and time the calls of chosen methods of a running process
 ///
-/// Puts code into the methods that the patterns take, while the process runs, and takes it out again at the end: when the
-/// time is over, after as many calls as --calls says, on Ctrl-C, and also when clrscope is killed. Shows for each method its calls, those
-/// that ended by an exception, and how long they took.
+/// Adds code to the methods that match the patterns, while the process runs, and reverts them at
+/// the end: when the time is over, after as many calls as --calls says, on Ctrl-C, and also when
+/// clrscope is killed. Shows for each method its calls, those that ended with an exception, and how
+/// long they took.
 ///
-/// A pattern is `[assembly!]type.method[(parameters)]` with `*`, `?` and `{a,b}`, in quotes, so that the shell leaves it alone:
-/// 'MyApp.Orders.*.{Load,Save}*', 'MyApp.Orders.**', 'MyApp.Service.Load(string,int)'. More can be said in a file of rules: see
-/// docs/instrumentation.md.
+/// A pattern is `[assembly!]type.method[(parameters)]` with `*`, `?` and `{a,b}`. Put it in quotes,
+/// so that the shell leaves it alone: 'MyApp.Orders.*.{Load,Save}*', 'MyApp.Orders.**',
+/// 'MyApp.Service.Load(string,int)'. A file of rules can do more: see docs/instrumentation.md.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Process id, or name as `clrscope ps` shows it
@@ -54,8 +55,8 @@ pub struct Args {
     /// Session file to keep, for `clrscope report` [default: none is kept]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Event log to write: compilations, loads, and the code of each method before and after, one JSON object a line, for
-    /// `clrscope validate`
+    /// Event log to write: compilations, loads, and the code of each method before and after, one
+    /// JSON object per line, for `clrscope validate`
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     event_log: Option<PathBuf>,
     /// Rows of each list

@@ -21,21 +21,23 @@ use std::{
 /// All kinds of events, on the command line.
 const ALL: &str = "all";
 
-/// Compare what two recordings saw and rewrote, or the code of two assemblies
+/// Compare events and rewritten code of two recordings, or the code of two assemblies
 ///
-/// Takes two sessions or event logs (`clrscope report -f events`, `clrscope trace --event-log`), two logs of a native profiler of
-/// the New Relic agent (NewRelic.Profiler.PID.log), or two assemblies. Events belong
-/// together by names, never by ids or times: module, full name and parameters of a method; name of an assembly or type. What happened
-/// to one name is compared in its order; the order between names does not count, as threads differ in that. Two events are equal if
-/// kind and name are, and: the rule and the code before and after of a rewrite, the rule of a revert, rule and reason of a refusal, the tier of a
-/// compilation, the outcome of a load, place of throw and catch of an exception. Code is equal if each instruction is,
-/// with names in place of tokens and addresses.
+/// Takes two sessions or event logs (`clrscope report -f events`, `clrscope trace --event-log`),
+/// two logs of a native profiler of the New Relic agent (NewRelic.Profiler.PID.log), or two
+/// assemblies. Events are matched by names, never by ids or times: module, full name and parameters
+/// of a method; name of an assembly or type. The events of one name are compared in their order.
+/// The order between names does not count, because it depends on threads. Two events are equal if
+/// their kind and name are equal, and also: the rule and the code before and after of a rewrite,
+/// the rule of a revert, rule and reason of a refusal, the tier of a compilation, the outcome of a
+/// load, the methods that throw and catch an exception. Code is equal if each instruction is, with
+/// names in place of tokens and addresses.
 ///
-/// With `--mode strict` the order of all events counts, too, and the bytes of code but for tokens, and code that one side has
-/// left out is a difference.
+/// With `--mode strict`, the order of all events counts as well, and so do the bytes of code,
+/// except for tokens. Code that one side has left out is then a difference.
 ///
-/// Fidelity is equal / (equal + different + only in a + only in b) of the events that are compared, in percent and rounded
-/// down. Pairs with code that one side has left out count nowhere, and are told.
+/// Fidelity is equal / (equal + different + only in a + only in b) of the events that are compared,
+/// in percent and rounded down. Pairs with code that one side has left out are excluded and listed.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Exit code 0 says that both are equal, 11 that they differ, 8 that a log or session is broken, 6 that a file cannot be read."
@@ -45,7 +47,7 @@ pub struct Args {
     a: PathBuf,
     /// The same kind of file, to compare with
     b: PathBuf,
-    /// Take both for assemblies, whatever they look like, and compare the bodies of their methods
+    /// Treat both as assemblies, whatever they look like, and compare the bodies of their methods
     #[arg(long)]
     il: bool,
     /// Kinds of events to compare [default: rewrite,refusal,possible,revert,log, which the same program and rules give each time]
@@ -57,7 +59,8 @@ pub struct Args {
     /// Count an event that is equal to the one before it of the same name only once
     #[arg(long)]
     ignore_repeats: bool,
-    /// Leave out names that fit, with * and ? for any characters: 'System.*', '*!MyApp.Generated*'. May be given several times
+    /// Leave out names that match, with * and ? for any characters: 'System.*',
+    /// '*!MyApp.Generated*'. May be repeated
     #[arg(long, value_name = "NAME")]
     ignore: Vec<String>,
     /// Differences to show
@@ -78,7 +81,7 @@ pub fn run(args: &Args) -> anyhow::Result<Code> {
         return Err(failure(Code::Usage, "one is an assembly and the other is not; name two of a kind"));
     }
     if is_il && !args.events.is_empty() {
-        return Err(failure(Code::Usage, "assemblies have no events; leave --events away"));
+        return Err(failure(Code::Usage, "assemblies have no events; omit --events"));
     }
     let read = |path: &Path| {
         let mut events = if is_il { il::read(path)? } else { log::read(path)? };

@@ -18,13 +18,13 @@ use std::{
 };
 use wire::heap::{FIELD_CONTINUATION, FIELD_STATE, HeapItem, ROOT_INTERIOR, ROOT_PINNING, ROOT_WEAK};
 
-/// How looks are taken of a running process.
+/// How snapshots of a running process are taken.
 #[derive(clap::Args, Debug)]
 pub struct TakeArgs {
     /// Session file to keep [default: none is kept]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Do not compare what strings say
+    /// Do not compare the contents of strings
     #[arg(long)]
     no_strings: bool,
     #[command(flatten)]
@@ -36,7 +36,7 @@ pub struct TakeArgs {
 /// How much memory an analysis may take.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct MemoryArgs {
-    /// Most memory for the analysis, in MB; references beyond half of it go through a temporary file
+    /// Memory limit for the analysis, in MB; references beyond half of it go to a temporary file
     #[arg(long = "memory", value_name = "MB", default_value_t = 3072, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     megabytes: u64,
 }
@@ -71,7 +71,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// A file if there is one of that name with looks in it, else a process.
+    /// A file if there is one of that name with snapshots in it, else a process.
     pub fn find(name: &str) -> anyhow::Result<Self> {
         let path = Path::new(name);
         if path.is_file() && name.parse::<u32>().is_err() {
@@ -96,10 +96,10 @@ impl Source {
     }
 }
 
-/// Seconds for which a look at roots waits for the program to collect its youngest objects.
+/// Seconds for which a snapshot of roots waits for the program to collect its youngest objects.
 const ROOTS_LIMIT: u32 = 30;
 
-/// Takes looks of a process, `every` so many seconds.
+/// Takes snapshots of a process, one in each `every` seconds.
 pub fn take(
     target: &diagnostics::DotnetProcess,
     args: &TakeArgs,
@@ -114,12 +114,12 @@ pub fn take(
         Extent::Histogram => ":kind=histogram".to_owned(),
         Extent::Roots => format!(":kind=roots:limit={ROOTS_LIMIT}"),
     };
-    let selection = Selection::parse(&format!("heap:looks={looks}:every={every}:strings={strings}{kind}"))
+    let selection = Selection::parse(&format!("heap:snapshots={looks}:every={every}:strings={strings}{kind}"))
         .map_err(|error| failure(Code::Usage, error.to_string()))?;
     recording::take_looks(target, vec![selection], args.output.as_deref(), &args.agent, quiet)
 }
 
-/// One look of a process, kept nowhere.
+/// One snapshot of a process, kept nowhere.
 pub fn look_once(target: &diagnostics::DotnetProcess, agent: &AgentArgs) -> anyhow::Result<Snapshot> {
     let memory = MemoryArgs::default();
     let args = TakeArgs { output: None, no_strings: false, memory, agent: agent.clone() };
@@ -132,13 +132,13 @@ pub fn look_once(target: &diagnostics::DotnetProcess, agent: &AgentArgs) -> anyh
 /// What became of reading a session.
 #[derive(Debug, Default)]
 pub struct Reading {
-    /// How many looks there are.
+    /// How many snapshots there are.
     pub looks: u32,
     /// Why the end of the file could not be read.
     pub damage: Option<String>,
 }
 
-/// Reads the looks of a session, in order, those that are wanted by their number from 0 on.
+/// Reads the snapshots of a session, in order, those that are wanted by their number from 0 on.
 pub fn read_session(
     path: &Path,
     memory: MemoryArgs,
@@ -204,7 +204,7 @@ pub fn write_gcdump(snapshot: &Snapshot, path: &Path) -> anyhow::Result<u64> {
     })
 }
 
-/// A look whose end has not come.
+/// A snapshot whose end has not come.
 struct LookBuilder {
     builder: SnapshotBuilder,
     time: u64,
@@ -246,7 +246,7 @@ impl LookBuilder {
         let start = info.map_or(0, |info| info.start);
         let reasons = [
             end.as_ref().and_then(|end| end.reason.clone()),
-            end.is_none().then(|| "the session ends before the look does".to_owned()),
+            end.is_none().then(|| "the session ends before the snapshot does".to_owned()),
             self.damage.clone(),
         ];
         let time = self.time.saturating_sub(start);
@@ -264,9 +264,9 @@ impl LookBuilder {
     }
 }
 
-/// What the looks of a session were meant to tell.
+/// What the snapshots of a session were meant to contain.
 fn extent(info: &SessionInfo) -> Extent {
-    // Where tasks are looked for, looks tell everything.
+    // Where tasks are looked for, snapshots contain everything.
     if info.profilers.iter().any(|run| run.id == profilers::r#async::SPEC.id) {
         return Extent::All;
     }

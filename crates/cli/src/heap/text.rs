@@ -14,7 +14,7 @@ const STEPS_AT_END: usize = 4;
 /// Letters of a string that are shown.
 const LETTERS: usize = 60;
 
-/// A report of one look.
+/// A report of one snapshot.
 pub fn report(report: &Report, width: Option<usize>) -> String {
     let mut text = String::new();
     head(&mut text, report);
@@ -27,7 +27,7 @@ pub fn report(report: &Report, width: Option<usize>) -> String {
     }
     strings(&mut text, report);
     for asked in &report.asked {
-        let _ = writeln!(text, "\nWho holds {}", printable(&asked.row.name));
+        let _ = writeln!(text, "\nWhat retains {}", printable(&asked.row.name));
         let _ = writeln!(
             text,
             "  {}, {}, retaining {}",
@@ -39,7 +39,7 @@ pub fn report(report: &Report, width: Option<usize>) -> String {
             let _ = writeln!(text, "  paths are those of {} objects, evenly spread", count(asked.examined_objects));
         }
         if asked.unreached_objects > 0 {
-            let _ = writeln!(text, "  {} are held by no root that is known", count(asked.unreached_objects));
+            let _ = writeln!(text, "  {} are unreachable from the known roots", count(asked.unreached_objects));
         }
         holders(&mut text, &asked.holders);
     }
@@ -47,7 +47,7 @@ pub fn report(report: &Report, width: Option<usize>) -> String {
     text
 }
 
-/// Whose look it is, and of when.
+/// Whose snapshot it is, and when it was taken.
 fn title(text: &mut String, what: &str, process: &str, pid: u32, runtime: &str, unix_ms: u64) {
     let process = match (process.is_empty(), pid) {
         (true, 0) => "a process".to_owned(),
@@ -64,7 +64,7 @@ fn title(text: &mut String, what: &str, process: &str, pid: u32, runtime: &str, 
     }
 }
 
-/// Where the objects are, for how long the process stood still, and what is missing.
+/// Where the objects are, for how long the process was paused, and what is missing.
 fn circumstances(
     text: &mut String,
     generations: &[GenerationRow],
@@ -77,12 +77,12 @@ fn circumstances(
         let _ = writeln!(text, "  {}", generations.join(", "));
     }
     if let Some(pause) = pause_seconds {
-        let _ = writeln!(text, "  the process stood still for {}", duration((pause * 1e9) as u64));
+        let _ = writeln!(text, "  the process was paused for {}", duration((pause * 1e9) as u64));
     }
     note(text, complete, said);
 }
 
-/// A look that has no references.
+/// A snapshot that has no references.
 pub fn brief(brief: &Brief, width: Option<usize>) -> String {
     let mut text = String::new();
     let what = if brief.looked_at == Extent::Roots { "Roots" } else { "Histogram" };
@@ -112,8 +112,8 @@ pub fn brief(brief: &Brief, width: Option<usize>) -> String {
         let rows: Vec<Vec<String>> = brief.types.iter().map(row).collect();
         let _ = write!(text, "\nTypes by bytes\n{}", indented(&table(&["BYTES", "OBJECTS", "TYPE"], &rows, width)));
     }
-    let not_looked_at: String = brief.not_looked_at.iter().map(|what| format!("  {what}\n")).collect();
-    let _ = write!(text, "\nNot looked at\n{not_looked_at}");
+    let not_included: String = brief.not_looked_at.iter().map(|what| format!("  {what}\n")).collect();
+    let _ = write!(text, "\nNot included\n{not_included}");
     gaps(&mut text, 0, &brief.missing);
     text
 }
@@ -186,7 +186,7 @@ fn strings(text: &mut String, report: &Report) {
     let Some(strings) = &report.strings else { return };
     let _ = writeln!(
         text,
-        "\nStrings\n  {}, {}, of which {} would do; the others waste {}",
+        "\nStrings\n  {}, {}, of which {} are distinct; the duplicates waste {}",
         counted(strings.objects, "string"),
         bytes(strings.bytes),
         count(strings.distinct),
@@ -195,7 +195,7 @@ fn strings(text: &mut String, report: &Report) {
     for row in &strings.duplicates {
         let content = match &row.text {
             Some(text) => quoted(text, row.length),
-            None => format!("{} letters", count(u64::from(row.length))),
+            None => format!("{} characters", count(u64::from(row.length))),
         };
         let _ = writeln!(text, "  {} wasted by {} times {content}", bytes(row.wasted_bytes), count(row.objects));
     }
@@ -244,10 +244,10 @@ pub fn path_text(path: &PathRow) -> String {
 
 fn gaps(text: &mut String, unreached: u64, gaps: &Gaps) {
     let lines = [
-        (unreached, "objects that no root leads to"),
+        (unreached, "objects that are unreachable from the roots"),
         (gaps.dangling_references, "references to where no object is known"),
         (gaps.dangling_roots, "roots to where no object is known"),
-        (gaps.duplicate_objects, "objects told twice"),
+        (gaps.duplicate_objects, "objects reported twice"),
         (gaps.objects_without_type, "objects whose type has no name"),
         (gaps.objects_over_budget, "objects that did not fit into memory"),
         (gaps.references_over_budget, "references that did not fit into memory"),
@@ -259,7 +259,7 @@ fn gaps(text: &mut String, unreached: u64, gaps: &Gaps) {
         .map(|(number, what)| format!("  {} {what}\n", count(*number)))
         .collect();
     if !lines.is_empty() {
-        let _ = write!(text, "\nNot in the picture\n{}", lines.concat());
+        let _ = write!(text, "\nGaps in the snapshot\n{}", lines.concat());
     }
     if gaps.spooled_bytes > 0 {
         let _ = writeln!(text, "\n{} of references went through a temporary file", bytes(gaps.spooled_bytes));
@@ -270,7 +270,7 @@ fn indented(text: &str) -> String {
     text.lines().map(|line| format!("  {line}\n")).collect()
 }
 
-/// What grew over several looks.
+/// What grew over several snapshots.
 pub fn leaks(report: &LeakReport, width: Option<usize>) -> String {
     let mut text = String::new();
     let seconds = report.looks.last().map_or(0.0, |look| look.seconds);
@@ -279,7 +279,7 @@ pub fn leaks(report: &LeakReport, width: Option<usize>) -> String {
         "Heap of {} (pid {}), {} in {:.1} s",
         printable(&report.process),
         report.pid,
-        counted(report.looks.len() as u64, "look"),
+        counted(report.looks.len() as u64, "snapshot"),
         seconds
     );
     let rows: Vec<Vec<String>> = report
@@ -293,10 +293,10 @@ pub fn leaks(report: &LeakReport, width: Option<usize>) -> String {
         .collect();
     text.push_str(&indented(&table(&["AT", "OBJECTS", "BYTES", "PAUSE", ""], &rows, width)));
     if !report.complete {
-        text.push_str("  NOT COMPLETE: looks that lack objects cannot tell growth for sure\n");
+        text.push_str("  NOT COMPLETE: snapshots that lack objects do not show growth for certain\n");
     }
     if report.looks.len() < 2 {
-        text.push_str("\nOne look shows no growth.\n");
+        text.push_str("\nOne snapshot shows no growth.\n");
         return text;
     }
     verdicts(&mut text, report);
@@ -315,7 +315,7 @@ pub fn leaks(report: &LeakReport, width: Option<usize>) -> String {
             ]
         })
         .collect();
-    let head = ["BYTES", "OBJECTS", "RATE", "T", "AT EACH LOOK", "TYPE"];
+    let head = ["BYTES", "OBJECTS", "RATE", "T", "IN EACH SNAPSHOT", "TYPE"];
     let _ = write!(text, "\nWhat changed most\n{}", indented(&table(&head, &rows, width)));
     text
 }
@@ -329,9 +329,9 @@ fn verdicts(text: &mut String, report: &LeakReport) {
     for suspect in &report.suspects {
         let growth = &suspect.growth;
         let verdict = match growth.verdict {
-            Some(Verdict::Leaking) => "leaks: it grows from each look to the next, along a line",
+            Some(Verdict::Leaking) => "leaks: it grows from each snapshot to the next, along a line",
             Some(Verdict::Likely) => "is likely to leak",
-            _ => "grew; two looks cannot tell a leak from a cache that fills",
+            _ => "grew; two snapshots cannot tell a leak from a cache that fills",
         };
         let _ = writeln!(text, "  {} {verdict}", printable(&growth.name));
         let _ = writeln!(
@@ -342,7 +342,7 @@ fn verdicts(text: &mut String, report: &LeakReport) {
             signed(growth.objects_trend.per_second, |objects| rate(objects as f64))
         );
         if let Some(other) = &suspect.along_with {
-            let _ = writeln!(text, "    along with {}, which holds most of them", printable(other));
+            let _ = writeln!(text, "    most of them are retained by {}", printable(other));
         }
         if let Some(holder) = suspect.holders.first() {
             let _ = writeln!(text, "    {}", path_text(&holder.path));

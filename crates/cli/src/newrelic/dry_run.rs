@@ -92,7 +92,7 @@ impl ModuleMetadata for DryRun<'_, '_> {
         type_name(self.metadata, token)
     }
 
-    /// Not told: such values are passed on as null, which refuses no method.
+    /// Unknown: such values are passed on as null, which refuses no method.
     fn is_by_ref_like(&self, _token: Token) -> bool {
         false
     }

@@ -56,7 +56,8 @@ pub struct Home<'a> {
 pub struct Agent {
     /// Its path; `None` where it was not found.
     pub path: Option<String>,
-    /// Everywhere it was looked for, up to where it was found.
+    /// Everywhere it was searched for, up to where it was found.
+    #[serde(rename = "searched")]
     pub looked_at: Vec<String>,
     /// What injected code has to expect of it.
     pub shape: String,
@@ -440,7 +441,7 @@ mod tests {
         fs::write(folder.path().join("NewRelic.Agent.Core.dll"), "MZ").unwrap();
         let (agent, _) = super::agent(&home, &of(&[]), &place, None);
         assert_eq!((agent.looked_at.len(), agent.shape_source), (1, "assumed"));
-        assert!(agent.problem.unwrap().contains("no .NET assembly"));
+        assert!(agent.problem.unwrap().contains("not a .NET assembly"));
         let (agent, shape) = super::agent(&home, &of(&[(SHAPE_VARIABLE, "10.55")]), &place, None);
         assert_eq!((agent.shape_source, shape, agent.problem), ("variable", AgentShape::V10_55, None));
         let (agent, _) = super::agent(&home, &of(&[(SHAPE_VARIABLE, "9")]), &place, None);

@@ -106,7 +106,7 @@ pub struct Library {
     pub system_c_library: Option<String>,
     /// Whether it is the one of this project; `None` if it could not be read.
     pub is_clrscope: Option<bool>,
-    /// Whether the runtime can load it; `None` if that cannot be told.
+    /// Whether the runtime can load it; `None` if that is unknown.
     pub loadable: Option<bool>,
     /// Whether the process has it mapped; `None` without a process.
     pub mapped: Option<bool>,
@@ -267,7 +267,7 @@ fn on_glibc(elf: &Elf, versions: &BTreeSet<String>, system: &System) -> (Option<
         true => (Some(true), Vec::new()),
         false => {
             let text = format!(
-                "it needs {}, which is in none of the usual folders: look with ldd whether it is found",
+                "it needs {}, which is in none of the usual folders: check with ldd whether it is found",
                 listed(&missing)
             );
             (None, vec![text])

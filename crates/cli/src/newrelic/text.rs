@@ -70,13 +70,13 @@ impl Report {
                 text.row("Managed agent", &format!("{path}{loaded}"));
             }
             None => {
-                text.row("Managed agent", "NewRelic.Agent.Core.dll was not found; it was looked for at");
+                text.row("Managed agent", "NewRelic.Agent.Core.dll was not found at");
                 agent.looked_at.iter().for_each(|place| text.row("", place));
             }
         }
         let source = match agent.shape_source {
-            "file" => "told by its members",
-            "variable" => "told by NEW_RELIC_CLRSCOPE_AGENT_SHAPE",
+            "file" => "determined from its members",
+            "variable" => "set by NEW_RELIC_CLRSCOPE_AGENT_SHAPE",
             _ => "assumed",
         };
         text.row("Agent shape", &format!("{} ({source})", agent.shape));
@@ -267,7 +267,7 @@ impl ModulesReport {
             let have = if others == 1 { "assembly has" } else { "assemblies have" };
             text.line(&format!("{others} more {have} points and are not loaded, or not yet."));
         }
-        self.problems.iter().for_each(|problem| text.line(&format!("Not everything was looked at: {problem}.")));
+        self.problems.iter().for_each(|problem| text.line(&format!("Not everything was checked: {problem}.")));
     }
 }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use session::{FunctionDef, FunctionId, FunctionKind, StackId, StateMachine};
 use std::collections::{BTreeMap, HashMap};
 
-/// Logical callers of one method that are told apart; the others count as one.
+/// Logical callers of one method that are distinguished; the others count as one.
 const MOST_CALLERS: usize = 5;
 /// Methods of a logical stack that are shown.
 const MOST_FRAMES: usize = 64;
@@ -33,9 +33,10 @@ pub struct HotPath {
     /// Share in the CPU time of all samples.
     pub cpu_share: f64,
     pub wall_seconds: f64,
-    /// Whether the callers are from the looks: what awaits methods of this kind, in proportion, where several do.
+    /// Whether the callers are from the snapshots: what awaits methods of this kind, in proportion,
+    /// where several do.
     pub estimated: bool,
-    /// Whether it was resumed and no look has seen who awaits it: the stack may go on.
+    /// Whether it was resumed and no snapshot has seen who awaits it: the stack may continue.
     pub open: bool,
     /// Methods, from the one that ran to the one that no other awaits.
     pub frames: Vec<String>,
@@ -46,7 +47,7 @@ pub struct HotPath {
 /// What a function is on the way from a method to who called it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
-    /// An asynchronous method, or an iterator: both look alike.
+    /// An asynchronous method or an iterator, which cannot be distinguished.
     Machine,
     /// Starts a method: the beginning of its code runs on its caller's stack.
     Start,
@@ -133,7 +134,7 @@ fn logical(tables: &Tables, roles: &[Role], stack: StackId) -> Option<Logical> {
 /// Who awaits methods of one kind, from near to far, and how many there are of each.
 type Callers = Vec<(Vec<String>, u64)>;
 
-/// Who awaits whom at the last look, by the method that is awaited.
+/// Who awaits whom in the last snapshot, by the method that is awaited.
 fn callers(tasks: &Tasks) -> HashMap<String, Callers> {
     let mut all: HashMap<String, BTreeMap<Vec<String>, u64>> = HashMap::new();
     for stack in &tasks.stacks {
@@ -168,7 +169,8 @@ struct Sums {
     leaves: HashMap<FunctionId, f64>,
 }
 
-/// What makes two logical stacks the same: methods, whether their callers are from looks, whether they may go on.
+/// What makes two logical stacks the same: methods, whether their callers are from snapshots,
+/// whether they may continue.
 type Path = (Vec<String>, bool, bool);
 
 /// Puts samples onto logical stacks.

@@ -1,4 +1,4 @@
-//! What looks tell of asynchronous methods, in a form for people and programs.
+//! What snapshots show of asynchronous methods, in a form for people and programs.
 
 use super::hot::Hot;
 use crate::heap::source::{self, MemoryArgs, Reading};
@@ -25,19 +25,20 @@ pub struct Report {
     pub process: String,
     pub pid: u32,
     pub runtime: String,
-    /// When the last look was taken, in milliseconds since 1970.
+    /// When the last snapshot was taken, in milliseconds since 1970.
     pub time_unix_ms: u64,
-    /// Whether the last look is complete.
+    /// Whether the last snapshot is complete.
     pub complete: bool,
     /// Why it is not, or what else it lacks.
     pub note: Option<String>,
-    /// The looks, in order.
+    /// The snapshots, in order.
+    #[serde(rename = "snapshots")]
     pub looks: Vec<LookRow>,
-    /// Methods that wait at the last look.
+    /// Methods that wait in the last snapshot.
     pub pending: u64,
-    /// Whether it was read at the last look where they stand.
+    /// Whether their states were read in the last snapshot.
     pub states: bool,
-    /// What the methods wait for at whose door all others wait, most first.
+    /// What the innermost methods wait for, most first.
     pub causes: Vec<CauseRow>,
     /// Methods by who awaits whom, most frequent first.
     pub stacks: Vec<StackRow>,
@@ -47,12 +48,12 @@ pub struct Report {
     pub hot: Option<Hot>,
 }
 
-/// A look.
+/// A snapshot.
 #[derive(Debug, Serialize)]
 pub struct LookRow {
     /// Since the first one.
     pub seconds: f64,
-    /// How long the process stood still for it.
+    /// How long the process was paused for it.
     pub pause_seconds: Option<f64>,
     /// Methods that waited.
     pub pending: u64,
@@ -78,10 +79,11 @@ pub struct CauseRow {
 pub struct StackRow {
     /// How many there are.
     pub count: u64,
-    /// How many of them are proven to wait since the first look, for the same task; 0 where none of them can. `None` where
-    /// that is not known, for one look, and for methods that run.
+    /// How many of them are proven to wait since the first snapshot, for the same task; 0 where none of
+    /// them can. `None` where that is not known, for one snapshot, and for methods that run.
+    #[serde(rename = "since_first_snapshot")]
     pub since_first_look: Option<u64>,
-    /// Seconds between the first look and the last.
+    /// Seconds between the first snapshot and the last.
     pub seconds: Option<f64>,
     /// What the first method waits for.
     pub cause: Cause,
@@ -105,7 +107,7 @@ pub struct FrameRow {
     /// Type of the state machine, or of the task.
     #[serde(rename = "type")]
     pub type_name: String,
-    /// Where it stands, as its compiler counts: below zero it runs.
+    /// The state at which it waits, as its compiler counts: below zero it runs.
     pub state: Option<i32>,
     /// The source line of that.
     pub file: Option<String>,
@@ -115,7 +117,7 @@ pub struct FrameRow {
 /// The source lines of states, by type of state machine.
 pub type Lines = HashMap<String, BTreeMap<i32, (String, u32)>>;
 
-/// What a look had.
+/// What a snapshot had.
 struct Look {
     row: LookRow,
     time: u64,
@@ -149,7 +151,7 @@ pub fn words(cause: Cause, awaits: Option<&str>) -> String {
         Cause::Stream => named("a file or stream"),
         Cause::Other => awaits.unwrap_or("an object").to_owned(),
         Cause::Running => "nothing: they run, or are about to".to_owned(),
-        Cause::Unknown => "what is not known".to_owned(),
+        Cause::Unknown => "something unknown".to_owned(),
     }
 }
 
@@ -195,7 +197,7 @@ fn lines(path: &Path) -> anyhow::Result<(Lines, bool)> {
     let reader = SessionReader::new(BufReader::new(file)).with_context(|| format!("{}", path.display()))?;
     let (mut names, mut found) = (HashMap::new(), Lines::new());
     let (mut begins, mut end, mut collections) = (Vec::new(), 0, Vec::new());
-    // What is damaged is told by whoever reads the looks.
+    // What is damaged is reported by whoever reads the snapshots.
     for record in reader.map_while(Result::ok) {
         match record {
             SessionRecord::HeapClasses { classes, .. } => {
@@ -228,7 +230,7 @@ fn is_quiet(begins: &[u64], end: u64, collections: &[u64]) -> bool {
     collections.iter().filter(|start| (*first..=end).contains(start)).count() == 2
 }
 
-/// Reads the looks of a session; `None` if there is none.
+/// Reads the snapshots of a session; `None` if there is none.
 ///
 /// `top` is how many stacks are kept. The lines are given back beside it.
 pub fn read(path: &Path, top: usize) -> anyhow::Result<(Option<(Report, Tasks)>, Reading)> {
@@ -296,8 +298,8 @@ pub fn read(path: &Path, top: usize) -> anyhow::Result<(Option<(Report, Tasks)>,
     Ok((Some((report, tasks)), reading))
 }
 
-/// How many of such stacks wait since the first snapshot, of which there were at most so many then. `None` where there may
-/// be some, and none is proven.
+/// How many of such stacks wait since the first snapshot, in which there were at most `before`.
+/// `None` where there may be some, and none is proven.
 ///
 /// Where no collection came between the two snapshots, an object in generation 2 was there at the first one. Else only
 /// objects that still lie at their address are recognized.
@@ -309,7 +311,8 @@ fn since_first(stack: &AsyncStack, before: u64, quiet: bool) -> Option<u64> {
     }
 }
 
-/// What waited at the first look. Objects move between looks and have no name, so it is counted, not followed.
+/// What waited in the first snapshot. Objects move between snapshots and have no name, so it is
+/// counted, not followed.
 struct Before<'a> {
     stacks: HashMap<(&'a [String], Option<&'a str>), u64>,
     machines: HashMap<&'a str, u64>,
@@ -324,8 +327,8 @@ impl<'a> Before<'a> {
         Self { stacks, machines: tasks.by_machine.iter().map(|(name, count)| (name.as_str(), *count)).collect() }
     }
 
-    /// How many of such stacks there were at most. The first look does not see all of who awaits whom: then as many as there
-    /// were of the method that is in most of them.
+    /// How many of such stacks there were at most. The first snapshot does not see all of who
+    /// awaits whom: then as many as there were of the method that is in most of them.
     fn count(&self, stack: &AsyncStack) -> u64 {
         let known = self.stacks.get(&(stack.machines.as_slice(), stack.awaits.as_deref())).copied();
         let machines = || stack.machines.iter().filter_map(|name| self.machines.get(name.as_str())).copied().max();

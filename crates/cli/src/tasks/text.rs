@@ -39,11 +39,12 @@ fn head(text: &mut String, report: &Report) {
     let _ = write!(text, "\n  {} pending", counted(report.pending, "method"));
     if let [first, .., last] = report.looks.as_slice() {
         let apart = seconds(last.seconds - first.seconds);
-        let _ = write!(text, ", {} at the first of {} looks {apart} before", count(first.pending), report.looks.len());
+        let (pending, snapshots) = (count(first.pending), report.looks.len());
+        let _ = write!(text, ", {pending} in the first of {snapshots} snapshots {apart} before");
     }
     let pauses: Vec<String> = report.looks.iter().filter_map(|look| look.pause_seconds).map(seconds).collect();
     if !pauses.is_empty() {
-        let _ = write!(text, "\n  the process stood still for {}", pauses.join(" and for "));
+        let _ = write!(text, "\n  the process was paused for {}", pauses.join(" and for "));
     }
     text.push('\n');
     match (report.complete, &report.note) {
@@ -56,7 +57,7 @@ fn head(text: &mut String, report: &Report) {
     }
     if !report.states && report.pending > 0 {
         text.push_str(
-            "  who awaits whom is taken from references alone, without states: these come with a second look\n",
+            "  who awaits whom is derived from references only, without states: these come with a second snapshot\n",
         );
     }
 }
@@ -152,7 +153,7 @@ fn stacks(text: &mut String, report: &Report) {
     }
 }
 
-/// Where a method stands.
+/// Where a method waits.
 fn place(frame: &FrameRow) -> String {
     let mut place = String::new();
     match frame.state {
@@ -209,10 +210,10 @@ fn paths(text: &mut String, hot: &Hot) {
         }
     }
     if hot.paths.iter().any(|path| path.estimated) {
-        text.push_str("  ~ callers are those that the looks saw awaiting such a method, in proportion\n");
+        text.push_str("  ~ estimated: callers are those that the snapshots saw awaiting such methods, in proportion\n");
     }
     if hot.paths.iter().any(|path| path.open) {
-        text.push_str("  ? no look saw who awaits it\n");
+        text.push_str("  ? no snapshot saw who awaits it\n");
     }
 }
 
@@ -274,8 +275,8 @@ mod tests {
         };
         let expected = "\
 Asynchronous methods of shop (pid 7), .NET 9.0.5
-  13 methods pending, 9 at the first of 2 looks 3.00 s before
-  the process stood still for 40.0 ms and for 40.0 ms
+  13 methods pending, 9 in the first of 2 snapshots 3.00 s before
+  the process was paused for 40.0 ms and for 40.0 ms
 
 Who awaits whom
   8 Shop.Order  state 1  Shop.cs:12

@@ -86,7 +86,7 @@ pub struct View {
     pub samples: u64,
     /// Exceptions per second.
     pub exceptions_per_second: f64,
-    /// Share of the time that the world stood still.
+    /// Share of the time that the runtime was suspended.
     pub paused: f64,
     /// The same of each slice of the past minute, oldest first.
     pub paused_history: Vec<f64>,
@@ -177,7 +177,7 @@ pub struct CollectionRow {
     pub reason: String,
     /// How.
     pub kind: String,
-    /// How long the world stood still for it, milliseconds, where known.
+    /// How long its GC pause was, milliseconds, where known.
     pub pause_ms: Option<f64>,
     /// Bytes of all heaps after it.
     pub heap_bytes: u64,

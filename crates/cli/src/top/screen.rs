@@ -24,8 +24,8 @@ const HELP: &[(&str, &str)] = &[
     ("Enter, on a thread", "show the methods of this thread only"),
     ("t", "choose a thread; again: all threads"),
     ("/", "show rows with a text only; Esc: all"),
-    ("Space", "freeze the screen, and go on"),
-    ("q, Ctrl-C", "leave; the process goes on unharmed"),
+    ("Space", "freeze the screen, or resume it"),
+    ("q, Ctrl-C", "quit; the process continues unharmed"),
 ];
 
 /// One letter for each state, in the order of [`STATES`].
@@ -361,7 +361,7 @@ fn draw_help(frame: &mut Frame<'_>) {
     for (index, part) in states.chunks(STATES_IN_LINE).enumerate() {
         lines.push(Line::raw(format!(" {:<7} {}", if index == 0 { "States:" } else { "" }, part.join("  "))));
     }
-    lines.push(Line::raw(" Any key goes back."));
+    lines.push(Line::raw(" Press any key to go back."));
     frame.render_widget(Clear, place);
     frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(" Keys ")), place);
 }

@@ -11,10 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Time between two tables: the agent tells of calls about as often.
+/// Time between two tables: the agent reports calls about as often.
 const EACH: Duration = Duration::from_millis(500);
 
-/// A trace that goes on.
+/// A trace that is running.
 pub struct Live {
     stream: Option<LiveStream>,
     builder: ProfileBuilder,
@@ -22,7 +22,7 @@ pub struct Live {
     said: bool,
     table: String,
     made: Option<Instant>,
-    /// When calls were last told, and how many there had been of each method.
+    /// When calls were last reported, and how many there had been of each method.
     before: Option<(Duration, HashMap<FunctionId, u64>)>,
     /// Calls in a second, as of the last two times.
     rates: HashMap<FunctionId, f64>,
@@ -58,7 +58,7 @@ impl Live {
         }
     }
 
-    /// Calls in a second, if any were told since the last time.
+    /// Calls in a second, if any were reported since the last time.
     fn measure(&mut self, profile: &Profile) {
         let time = profile.traced.time();
         let calls =
@@ -79,7 +79,7 @@ impl Live {
         }
     }
 
-    /// At most so many lines.
+    /// At most `rows` lines.
     fn draw(&self, profile: &Profile, columns: usize, rows: usize) -> String {
         let called = profile.traced.called();
         let waiting = profile

@@ -12,14 +12,14 @@ pub struct Report {
     pub process: String,
     /// From when the first method was instrumented to the end, in seconds.
     pub seconds: f64,
-    /// How long the program stood still for it, nanoseconds.
+    /// How long the runtime was suspended for it, nanoseconds.
     pub stopped_ns: u64,
     pub dry_run: bool,
     /// Methods that were called, the one with the most time first.
     pub methods: Vec<Method>,
     /// Methods that were instrumented, and not called; in a dry run all that would be.
     pub not_called: Vec<Named>,
-    /// Methods that a pattern takes, and that are left alone.
+    /// Methods that match a pattern and are not instrumented.
     pub refused: Vec<Refused>,
     /// Who called whom, of what was timed.
     pub tree: Vec<Node>,
@@ -50,7 +50,7 @@ pub struct Method {
     pub histogram: Vec<(u64, u64, u64)>,
     /// The slowest calls, the slowest first: at most 16.
     pub slowest: Vec<Slow>,
-    /// Why arguments are not told, though they were asked for.
+    /// Why arguments are not shown, although they were requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_arguments: Option<String>,
 }

@@ -14,29 +14,30 @@ pub struct TraceArgs {
     /// File of rules to apply, beside the patterns: see docs/instrumentation.md
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
-    /// Methods to leave alone, whatever takes them
+    /// Methods not to instrument, whatever else matches them
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
     /// Only count calls, which costs least
     #[arg(long)]
     count: bool,
-    /// Put original code back after so many calls of all methods that a pattern takes
+    /// Revert the methods that match a pattern after this many calls in total
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=i64::MAX as u64))]
     calls: Option<u64>,
-    /// Time one of so many calls; all are counted
+    /// Time 1 in NUMBER calls; all are counted
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     one_in: u32,
-    /// Keep every timed call, not only the slowest: with -o, for `clrscope report -f chrome` (Perfetto) and `-f otlp` (spans)
+    /// Record every timed call individually, not only the slowest: with -o, for `clrscope report -f
+    /// chrome` (Perfetto) and `-f otlp` (spans)
     #[arg(long, conflicts_with = "count")]
     each_call: bool,
-    /// Show the arguments of the slowest calls: numbers, texts up to 256 characters, and classes of objects. Those of parameters
-    /// whose names look like secrets (password, token, …) are never read
+    /// Show the arguments of the slowest calls: numbers, strings up to 256 characters, and classes
+    /// of objects. Those of parameters whose names look secret (password, token, …) are never read
     #[arg(long, conflicts_with = "count")]
     args: bool,
-    /// Never read arguments of parameters with these names, as `*address*`; upper and lower case are one
+    /// Never read arguments of parameters with these names, such as `*address*`; case-insensitive
     #[arg(long, value_name = "GLOB")]
     redact: Vec<String>,
-    /// Allow a pattern that takes every method of every assembly
+    /// Allow a pattern that matches every method of every assembly
     #[arg(long)]
     everything: bool,
     /// Allow heap snapshots of this process after the trace (heap, leaks, async, survivors). .NET then makes no background

@@ -35,7 +35,7 @@ pub fn of(report: &Report, top: usize, width: Option<usize>) -> String {
     let _ =
         write!(text, "{process}: {instrumented} instrumented for {:.1} s, {called} called, {calls}", report.seconds);
     if report.stopped_ns > 0 {
-        let _ = write!(text, "; it stood still for {}", duration(report.stopped_ns));
+        let _ = write!(text, "; the runtime was suspended for {}", duration(report.stopped_ns));
     }
     text.push('\n');
     if !report.methods.is_empty() {
@@ -54,7 +54,7 @@ pub fn of(report: &Report, top: usize, width: Option<usize>) -> String {
     refused(&mut text, report, top);
     text.push_str(nothing(report));
     if !report.reverted {
-        text.push_str("\nNote: the process ended, or was lost, before its original code was back.\n");
+        text.push_str("\nNote: the process ended, or was lost, before all methods were reverted.\n");
     }
     for (reason, dropped) in report.dropped.iter().filter(|(_, dropped)| **dropped > 0) {
         let _ = writeln!(text, "\nDropped: {dropped} {reason}.");
@@ -65,10 +65,10 @@ pub fn of(report: &Report, top: usize, width: Option<usize>) -> String {
     text
 }
 
-/// What is said where no rule takes anything.
+/// What is said where no rule matches anything.
 fn nothing(report: &Report) -> &'static str {
     if report.methods.is_empty() && report.not_called.is_empty() && report.refused.is_empty() {
-        "\nNo method that is loaded fits. Names are those of the compiled program: `clrscope il <assembly>` lists them.\n"
+        "\nNo loaded method matches. Names are those of the compiled program: `clrscope il <assembly>` lists them.\n"
     } else {
         ""
     }
@@ -96,7 +96,7 @@ fn methods(report: &Report, top: usize, width: Option<usize>) -> String {
     text
 }
 
-/// Buckets, so many put together that the rows fit.
+/// Buckets, merged so that the rows fit.
 fn histogram(text: &mut String, method: &Method) {
     let _ = writeln!(text, "\n{}", printable(&method.method));
     let together = method.histogram.len().div_ceil(ROWS).max(1);
@@ -155,7 +155,7 @@ fn tree(text: &mut String, report: &Report, top: usize) {
     if report.tree.iter().all(|node| node.depth == 0) {
         return;
     }
-    text.push_str("\nWho calls whom (calls, total, own):\n");
+    text.push_str("\nCall tree (calls, total, self):\n");
     for node in report.tree.iter().filter(|node| node.depth <= DEEPEST).take(top) {
         let indent = "  ".repeat(node.depth as usize + 1);
         let (total, own) = (duration(node.total_ns), duration(node.own_ns));
@@ -179,7 +179,7 @@ fn refused(text: &mut String, report: &Report, top: usize) {
     if report.refused.is_empty() {
         return;
     }
-    let _ = writeln!(text, "\nLeft alone: {}", counted(report.refused.len() as u64, "method"));
+    let _ = writeln!(text, "\nNot instrumented: {}", counted(report.refused.len() as u64, "method"));
     for refused in report.refused.iter().take(top) {
         let _ = writeln!(text, "  {}: {}", printable(&refused.method), printable(&refused.reason));
     }

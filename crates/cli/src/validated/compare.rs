@@ -13,10 +13,11 @@ const LARGEST: usize = 4 << 20;
 /// What has to be equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mode {
-    /// What happened to each name, in its order, and code as text
+    /// The events of each name, in their order, and code as text
     #[default]
     Default,
-    /// The order of all events as well, and the bytes of code but for tokens; code that is left out is a difference
+    /// The order of all events as well, and the bytes of code except for tokens; code that is left
+    /// out is a difference
     Strict,
 }
 
@@ -247,8 +248,8 @@ pub fn bytes_differ(a: &Event, b: &Event) -> Vec<(&'static str, Vec<String>, Vec
     sides.into_iter().filter(|(_, a, b)| a != b).collect()
 }
 
-/// The cheapest way to bring two sequences together, where a pair that differs and an event without partner cost the same: so a
-/// pair that differs is told as one difference, not as two.
+/// The cheapest way to bring two sequences together, where a pair that differs and an event without
+/// partner cost the same: so a pair that differs is reported as one difference, not as two.
 fn pairs(
     a: usize,
     b: usize,

@@ -103,7 +103,7 @@ fn parse(lines: impl BufRead, shown: &str) -> anyhow::Result<Vec<Event>> {
     for (index, line) in lines.lines().enumerate() {
         let wrong = |why: String| failure(Code::BadSession, format!("{shown}:{}: {why}", index + 1));
         let line = line.map_err(|error| match error.kind() {
-            std::io::ErrorKind::InvalidData => wrong("this is no text".to_owned()),
+            std::io::ErrorKind::InvalidData => wrong("this is not text".to_owned()),
             _ => anyhow::Error::from(error).context(shown.to_owned()),
         })?;
         is_text |= index == 0 && text_line(&line).is_some();
@@ -111,13 +111,14 @@ fn parse(lines: impl BufRead, shown: &str) -> anyhow::Result<Vec<Event>> {
             events.extend(text_line(&line).and_then(|(level, text)| log_event(level, text)));
             continue;
         }
-        let value: Value = serde_json::from_str(&line).map_err(|error| wrong(format!("this is no JSON: {error}")))?;
+        let value: Value = serde_json::from_str(&line).map_err(|error| wrong(format!("this is not JSON: {error}")))?;
         if has_head {
             events.extend(event(&value).map_err(wrong)?);
             continue;
         }
         if value["format"] != "clrscope-events" {
-            return Err(wrong("this is no event log; `clrscope report -f events` makes one of a session".to_owned()));
+            let message = "this is not an event log; `clrscope report -f events` makes one from a session";
+            return Err(wrong(message.to_owned()));
         }
         match value["version"].as_u64() {
             Some(1..=VERSION) => has_head = true,
@@ -157,17 +158,18 @@ fn log_event(level: &str, text: &str) -> Option<Event> {
 /// What a line says; `None` for a kind that is not known. An error says what is wrong with it.
 fn event(value: &Value) -> Result<Option<Event>, String> {
     let text = |key: &str| value[key].as_str().map(str::to_owned);
-    let id = text("event").ok_or("`event`, a text, is missing")?;
+    let id = text("event").ok_or("`event`, a string, is missing")?;
     let Some(kind) = KINDS.iter().find(|kind| kind.id == id) else { return Ok(None) };
-    let name = text("name").ok_or("`name`, a text, is missing")?;
+    let name = text("name").ok_or("`name`, a string, is missing")?;
     let name = text("module").map_or(name.clone(), |module| format!("{module}!{name}"));
     let name = without_addresses(&name);
     let (mut code, mut bytes) = (Vec::new(), Vec::new());
     for part in ["before", "after"].into_iter().filter(|part| !value[part].is_null()) {
-        let lines = value[part]["il"].as_array().ok_or_else(|| format!("`{part}.il`, a list of texts, is missing"))?;
+        let lines =
+            value[part]["il"].as_array().ok_or_else(|| format!("`{part}.il`, a list of strings, is missing"))?;
         let lines = lines.iter().map(|line| line.as_str().map(str::to_owned));
         let lines: Option<Vec<String>> = lines.collect();
-        code.push((part, lines.ok_or_else(|| format!("`{part}.il` has something that is no text"))?));
+        code.push((part, lines.ok_or_else(|| format!("`{part}.il` has something that is not a string"))?));
         bytes.extend(value[part]["bytes"].as_str().map(|digits| (part, digits.to_owned())));
     }
     let left_out = text("left_out");
@@ -242,18 +244,18 @@ mod tests {
     fn broken_logs_are_refused_with_the_line() {
         for (lines, expected) in [
             ("", "x.jsonl: the file is empty"),
-            ("hello\n", "x.jsonl:1: this is no JSON: "),
-            ("{}\n", "x.jsonl:1: this is no event log"),
+            ("hello\n", "x.jsonl:1: this is not JSON: "),
+            ("{}\n", "x.jsonl:1: this is not an event log"),
             ("{\"format\":\"clrscope-events\"}\n", "x.jsonl:1: `version` is missing"),
             ("{\"format\":\"clrscope-events\",\"version\":2}\n", "x.jsonl:1: version 2 is of a newer clrscope"),
         ] {
             assert!(read(lines).unwrap_err().starts_with(expected), "{lines}");
         }
         for (line, expected) in [
-            ("{\"event\":\"jit\",\"na", "this is no JSON: "),
-            ("", "this is no JSON: "),
-            ("7", "`event`, a text, is missing"),
-            ("{\"event\":\"jit\"}", "`name`, a text, is missing"),
+            ("{\"event\":\"jit\",\"na", "this is not JSON: "),
+            ("", "this is not JSON: "),
+            ("7", "`event`, a string, is missing"),
+            ("{\"event\":\"jit\"}", "`name`, a string, is missing"),
             ("{\"event\":\"rewrite\",\"name\":\"a\"}", "a rewrite has `before` and `after`"),
             ("{\"event\":\"rewrite\",\"name\":\"a\",\"before\":{},\"after\":{}}", "`before.il`, a list"),
             ("{\"event\":\"rewrite\",\"name\":\"a\",\"before\":{\"il\":[1]}}", "`before.il` has something"),
@@ -263,6 +265,6 @@ mod tests {
             assert!(error.starts_with(&format!("x.jsonl:3: {expected}")), "{line}: {error}");
         }
         let error = parse(&[HEAD.as_bytes(), b"\xff\xfe\n"].concat()[..], "x.jsonl").unwrap_err().to_string();
-        assert_eq!(error, "x.jsonl:2: this is no text");
+        assert_eq!(error, "x.jsonl:2: this is not text");
     }
 }

@@ -19,7 +19,7 @@ pub enum Error {
         hresult: HResult,
     },
     /// The method belongs to an interface that this runtime does not have.
-    #[error("this runtime has no {interface}; it takes {since} or newer")]
+    #[error("this runtime has no {interface}; it requires {since} or newer")]
     NeedsRuntime {
         /// The interface.
         interface: &'static str,
@@ -27,7 +27,7 @@ pub enum Error {
         since: &'static str,
     },
     /// The runtime said that the call succeeded, and gave nothing.
-    #[error("{call}: the runtime gave nothing")]
+    #[error("{call}: the runtime returned no object (null)")]
     Nothing {
         /// Name of the method, as in the runtime's headers.
         call: &'static str,

@@ -35,7 +35,7 @@ pub enum GcdumpError {
     #[error("the heap dump could not be read or written: {0}")]
     Io(#[from] io::Error),
     /// It does not begin like one.
-    #[error("this is no .gcdump file")]
+    #[error("this is not a .gcdump file")]
     NotGcdump,
     /// It is of a version that is not read.
     #[error("heap dumps of version {version} are not supported: 9 and 10 are")]

@@ -247,7 +247,7 @@ impl Reader<'_> {
         let mut by_offset: BTreeMap<u64, Vec<(u64, Item)>> = BTreeMap::new();
         for &thread in threads {
             if Instant::now() > until {
-                return Err(Error::Unknown { what: "the process is too large to be looked at in time".into() });
+                return Err(Error::Unknown { what: "the process is too large to be read in time".into() });
             }
             let region = match self.layout.waits {
                 WaitList::Native { .. } => Some(thread),

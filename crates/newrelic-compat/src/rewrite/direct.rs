@@ -13,7 +13,9 @@ use super::references::{References, array_of, instance_of, instance_sig, object,
 use super::tracer::{SHIM_CLASS, SHIM_METHOD};
 use super::{ModuleMetadata, RefStructs, Refusal, Settings};
 use crate::shape::AgentShape;
-use cil::{HeaderFormat, MethodBody, MethodHeader, MethodSig, Opcode, Primitive, Token, TypeSig, encode_field, encode_locals};
+use cil::{
+    HeaderFormat, MethodBody, MethodHeader, MethodSig, Opcode, Primitive, Token, TypeSig, encode_field, encode_locals,
+};
 use std::borrow::Cow;
 
 /// The type that is added to a module: abstract and sealed, without constructor. It has a namespace, as programs that look

@@ -140,8 +140,14 @@ fn bodies_are_equal_byte_by_byte() {
             }
             let agent_path = "p".repeat(model.agent_path_length());
             let shape = shape_of(&recording);
-            let settings =
-                Settings { runtime: Runtime::Core, shape, start_method: None, strategy, agent_path: &agent_path, scopes: Scopes::Facades };
+            let settings = Settings {
+                runtime: Runtime::Core,
+                shape,
+                start_method: None,
+                strategy,
+                agent_path: &agent_path,
+                scopes: Scopes::Facades,
+            };
             let (body, locals) = rewrite(method, &points, &settings, model).unwrap();
             all += 1;
             let label = format!("{} {}.{}", text(&recording, "name"), text(method, "type"), text(method, "method"));

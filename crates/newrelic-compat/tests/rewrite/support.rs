@@ -68,14 +68,7 @@ pub fn core_library() -> Model {
 }
 
 pub fn settings(shape: AgentShape, strategy: CallingStrategy) -> Settings<'static> {
-    Settings {
-        runtime: Runtime::Core,
-        shape,
-        start_method: None,
-        strategy,
-        agent_path: PATH,
-        scopes: Scopes::Facades,
-    }
+    Settings { runtime: Runtime::Core, shape, start_method: None, strategy, agent_path: PATH, scopes: Scopes::Facades }
 }
 
 /// A static method of a class with a signature and code with a tiny header.

@@ -209,8 +209,8 @@ impl Follower {
         let mut whole = first;
         while let Ok(start) = self.follow_all(whole) {
             let _ = self.sender.send(FromEvents::Note(format!(
-                "allocations came faster than {most} samples per second: they were followed for a part of the time only, \
-                 and estimated from that"
+                "allocations came faster than {most} samples per second: they were recorded in windows, and the rest \
+                 is estimated from these"
             )));
             match self.follow_parts(start) {
                 Ok(following) => whole = following,
@@ -413,7 +413,7 @@ impl Follower {
     }
 
     fn fail(&self, error: &diagnostics::Error) {
-        let _ = self.sender.send(FromEvents::Failed(format!("allocations are followed no more: {error}")));
+        let _ = self.sender.send(FromEvents::Failed(format!("allocations are no longer recorded: {error}")));
     }
 
     /// Waits for so many nanoseconds, or until the recording is over.

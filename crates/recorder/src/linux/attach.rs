@@ -93,7 +93,7 @@ pub fn attach(process: &DotnetProcess, options: RecordOptions) -> Result<Recordi
         let library = place.agent_path().display().to_string();
         match &resident {
             Some(resident) => resident.knock(&config.to_bytes()).map_err(|source| RecordError::Io {
-                what: format!("handing the session to the agent that stays in process {pid}"),
+                what: format!("handing the session to the resident agent in process {pid}"),
                 source,
             })?,
             None => match load(&port, clsid, &library, &config, &target, needs_main.is_none()) {

@@ -405,20 +405,21 @@ impl Supervisor {
             stays: false,
             library: self.place.agent_name().to_owned(),
         };
-        let is_main = !start.link.hello.notify_only;
+        let stays = self.options.profilers.iter().any(|selection| selection.spec.is_irreversible());
+        let leaves_main_slot = !start.link.hello.notify_only && !stays;
         let mut pump = start.pump(&self.options)?;
         pump.go();
-        let options = self.options.clone();
+        if leaves_main_slot {
+            // Before it leaves: a notification-only profiler that asks to be detached right afterwards would end the process.
+            let options = self.options.clone();
+            pump.before_detach(move || {
+                // docs/safety.md says what happens where this fails; the recording is good all the same.
+                let _ = LoadTurn::take(pid, "launch").and_then(|_turn| start::make_up(pid, &options));
+            });
+        }
         let session = std::thread::Builder::new()
             .name("clrscope-record".into())
-            .spawn(move || {
-                let summary = pump.run()?;
-                if is_main && summary.timings.detach.is_some() {
-                    // What cannot be done here is told in docs/safety.md; the recording is good all the same.
-                    let _ = LoadTurn::take(pid, "launch").and_then(|_turn| start::make_up(pid, &options));
-                }
-                Ok(summary)
-            })
+            .spawn(move || pump.run())
             .map_err(|source| RecordError::Io { what: "starting the recording thread".into(), source })?;
         self.running.push(session);
         Ok(())

@@ -95,23 +95,25 @@ const PUT_BACK_LIMIT: Duration = Duration::from_secs(60);
 const STOPPED_LIMIT: Duration = Duration::from_secs(5);
 
 /// Why such a look is given up.
-const STAYS_STOPPED: &str = "the process was stopped and does not go on: let it go on (kill -CONT), then look again";
+const STAYS_STOPPED: &str = "the process was stopped and does not continue: resume it (kill -CONT), then take the \
+    snapshot again";
 
 /// How the note on deep stacks begins.
 const DEEP_STACKS: &str = "many stacks were deeper than what was copied of them";
 
 /// What is told of an agent that cannot leave.
-const STAYS: &str = "the agent stays loaded, idle, because another profiler has left this process in a way after which the \
-    runtime lets no notification-only profiler go";
+const STAYS: &str = "the agent remains loaded, idle, because another profiler has detached from this process in a \
+    way after which notification-only profilers can no longer detach";
 
 /// What is told of an agent that has set hooks.
-const HOOKED: &str = "the agent stays loaded until the process ends, because the runtime never takes its hooks back, nor \
-    what transitions and exact-allocations ask for; they do nothing any more";
+const HOOKED: &str = "the agent remains loaded until the process ends, because the runtime never removes its hooks, \
+    nor what transitions and exact-allocations request; they do nothing any more";
 
 /// The message about an agent that stays to serve the next snapshots.
-const RESIDENT: &str = "the agent stays loaded until the process ends, idle, and takes the next heap snapshots: so many were taken in \
-    this process that no further slot of the runtime is used up for one. Until the process is restarted its full \
-    collections are blocking ones, because the runtime makes no background collections meanwhile";
+const RESIDENT: &str = "the agent remains loaded until the process ends, idle, and takes the next heap snapshots: \
+    many were taken in this process, and no further profiler slot of the runtime is used up for one. Until the \
+    process is restarted, its full collections are blocking, because the runtime makes no background collections \
+    meanwhile";
 
 /// How the agent's own threads are named.
 const OWN_THREADS: &str = "clrscope-";
@@ -212,6 +214,7 @@ struct HeapLooks {
 
 pub(super) struct Pump {
     sources: Sources,
+    before_detach: Option<Box<dyn FnOnce() + Send>>,
     definitions: Definitions,
     frames: Frames,
     requested: HashSet<u64>,
@@ -278,6 +281,7 @@ impl Pump {
         let reads_blocked = sources.cpu.reads_blocked();
         let attach_to_initialize = sources.requested.map(|at| Duration::from_nanos(entered.saturating_sub(at)));
         Self {
+            before_detach: None,
             sources,
             definitions: Definitions::default(),
             frames,
@@ -343,6 +347,11 @@ impl Pump {
         self.begin_window(now());
         // An agent that is gone shows up as such in the first round.
         let _ = self.sources.link.send(&Control::Go);
+    }
+
+    /// Does something before the agent is asked to detach from a process that runs.
+    pub fn before_detach(&mut self, act: impl FnOnce() + Send + 'static) {
+        self.before_detach = Some(Box::new(act));
     }
 
     /// Records until told to stop, until time is up, or until the target ends; then writes what is left.
@@ -852,7 +861,7 @@ impl Pump {
             Record::HeapBegin { time, .. } => self.look_begins(time),
             Record::HeapChunk { bytes, .. } if self.survivors.is_under_way() => {
                 if !self.survivors.chunk(&bytes) {
-                    self.drop_sample("parts of looks at collections that are damaged", 1);
+                    self.drop_sample("damaged parts of snapshots of collections", 1);
                 }
             }
             Record::HeapClasses { classes, .. } if self.survivors.is_under_way() => self.survivors.classes(classes),
@@ -865,10 +874,10 @@ impl Pump {
                 if let Some(seen) = &mut self.heap_looks.under_way {
                     *seen = objects;
                     self.counts.insert("heap", objects);
-                    self.stage(&format!("looking at the heap: {objects} objects so far"));
+                    self.stage(&format!("taking a heap snapshot: {objects} objects so far"));
                 }
             }
-            Record::HeapChunk { .. } => self.drop_sample("parts of a look at the heap that are too large", 1),
+            Record::HeapChunk { .. } => self.drop_sample("parts of a heap snapshot that are too large", 1),
             Record::HeapClasses { classes, .. } => self.in_look(|look| SessionRecord::HeapClasses { look, classes }),
             Record::HeapMethods { methods, .. } => self.in_look(|look| SessionRecord::HeapMethods { look, methods }),
             Record::HeapMachines { machines, .. } => {
@@ -886,7 +895,7 @@ impl Pump {
         let telling = end.telling;
         let look = self.survivors.end(&mut self.definitions, end);
         let lost = self.survivors.take_lost();
-        self.drop_sample("survivors beyond what one look keeps", lost);
+        self.drop_sample("survivors beyond what one snapshot keeps", lost);
         let Some(look) = look else { return };
         self.observer.target_stopped += telling;
         self.count("survivors", look.counts.iter().map(|count| count.objects).sum());
@@ -897,11 +906,11 @@ impl Pump {
     // Looks at the heap
 
     fn look_begins(&mut self, time: u64) {
-        self.close_look("another look began");
+        self.close_look("another snapshot began");
         let look = self.heap_looks.begun;
         self.heap_looks.begun += 1;
         self.heap_looks.under_way = Some(0);
-        self.stage("looking at the heap");
+        self.stage("taking a heap snapshot");
         self.write(&SessionRecord::HeapBegin { look, time });
     }
 
@@ -918,8 +927,7 @@ impl Pump {
         }
         let wire::HeapEnd { time, paused, objects, complete, reason, .. } = end;
         if let Some(reason) = &reason {
-            let what =
-                if complete { "the look at the heap lacks something" } else { "the look at the heap is not complete" };
+            let what = if complete { "the heap snapshot lacks something" } else { "the heap snapshot is not complete" };
             self.note(format!("{what}: {reason}"));
         }
         self.observer.target_stopped += paused;
@@ -1759,6 +1767,8 @@ impl Pump {
         }
         let mut reason = EndReason::Stopped;
         if !self.closed {
+            let runs = self.bye.is_none() && self.sources.target.is_alive() && !self.sources.target.is_stopped();
+            self.before_detach.take().filter(|_| runs).into_iter().for_each(|act| act());
             let asked = self.bye.is_none().then(Instant::now);
             if asked.is_some() {
                 let _ = self.sources.link.send(&Control::Stop);
@@ -1774,7 +1784,7 @@ impl Pump {
                 std::thread::sleep(Duration::from_millis(2));
             }
             if !self.closed {
-                self.note("the agent did not confirm that it left the process; it leaves when clrscope ends".into());
+                self.note("the agent did not confirm that it has detached; it detaches when clrscope ends".into());
             } else if let (Some(asked), Some(ByeReason::Stopped)) = (asked, self.bye) {
                 // The runtime looks only now and then whether it can let go.
                 let left = self.sources.target.wait_unloaded(&self.sources.library, BYE_LIMIT);
@@ -1782,7 +1792,7 @@ impl Pump {
                 if left.is_none() {
                     self.note("the agent has stopped, but the runtime has not unloaded it yet".into());
                 } else if !self.sources.target.is_alive() {
-                    self.note("the process ended while the agent was about to leave".into());
+                    self.note("the process ended while the agent was about to detach".into());
                 }
             }
         }

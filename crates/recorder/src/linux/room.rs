@@ -86,7 +86,7 @@ pub(super) fn check(pid: u32) -> Result<(), RecordError> {
             let what = format!("{open} of at most {limit} file descriptors are open");
             return Err(no_room(
                 what,
-                "raise its limit (ulimit -n, LimitNOFILE), or find out what holds them: ls -l /proc/<PID>/fd",
+                "raise its limit (ulimit -n, LimitNOFILE), or find out what keeps them open: ls -l /proc/<PID>/fd",
             ));
         }
     }

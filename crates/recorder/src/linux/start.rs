@@ -318,7 +318,7 @@ pub(super) fn check_together(options: &RecordOptions) -> Result<(), RecordError>
 /// `async` are of the time between them.
 fn last_look(options: &RecordOptions) -> Option<u32> {
     let looks =
-        |id: &str| options.profilers.iter().find(|selection| selection.spec.id == id)?.param("looks")?.parse().ok();
+        |id: &str| options.profilers.iter().find(|selection| selection.spec.id == id)?.param("snapshots")?.parse().ok();
     let only = |ids: &[&str]| options.profilers.iter().all(|selection| ids.contains(&selection.spec.id));
     if only(&["heap", "async"]) {
         return looks("heap").or_else(|| looks("async"));
@@ -420,7 +420,7 @@ fn create_regular(path: &Path) -> io::Result<File> {
         FileType::RegularFile => {}
         FileType::Symlink => return Err(refused("it is a symbolic link, which is not followed")),
         FileType::Directory => return Err(io::ErrorKind::IsADirectory.into()),
-        _ => return Err(refused("it is no regular file, and a session is written into nothing else")),
+        _ => return Err(refused("it is not a regular file, and a session is written into nothing else")),
     }
     // Through the descriptor, so that it is the file that was looked at.
     let path = format!("/proc/self/fd/{}", named.as_raw_fd());
@@ -522,7 +522,9 @@ impl Start {
                             format!("{}; the kernel's own figures; EventPipe for starts", stacks_by(&self.cpu))
                         }
                         "threadpool" => format!("{}; EventPipe, EventCounters", stacks_by(&self.cpu)),
-                        "allocations" if major >= 10 => "EventPipe, AllocationSampled: by chance, unbiased".to_owned(),
+                        "allocations" if major >= 10 => {
+                            "EventPipe, AllocationSampled: randomly sampled, unbiased".to_owned()
+                        }
                         "allocations" => "EventPipe, GCAllocationTick: one for each 100 KB, biased".to_owned(),
                         "exact-allocations" => "runtime callbacks, every object".to_owned(),
                         "heap" => "forced collections, every surviving object".to_owned(),
@@ -667,12 +669,12 @@ mod tests {
     #[test]
     fn a_recording_for_looks_ends_with_the_last_one() {
         for (profilers, duration, last) in [
-            ("heap:looks=3", None, Some(3)),
-            ("heap:looks=3,gc", None, None),
+            ("heap:snapshots=3", None, Some(3)),
+            ("heap:snapshots=3,gc", None, None),
             ("async", None, Some(2)),
-            ("async:looks=4,cpu,wall", None, Some(4)),
-            ("async:looks=4,cpu,wall", Some(9), None),
-            ("heap:looks=3,async:looks=5", None, Some(3)),
+            ("async:snapshots=4,cpu,wall", None, Some(4)),
+            ("async:snapshots=4,cpu,wall", Some(9), None),
+            ("heap:snapshots=3,async:snapshots=5", None, Some(3)),
             ("cpu,wall", None, None),
         ] {
             assert_eq!(last_look(&options(profilers, duration)), last, "{profilers}");

@@ -577,7 +577,7 @@ function flameView() {
     el('kbd', {}, 'Backspace'), ' ', el('kbd', {}, 'Esc'), ' move and zoom. Width is weight; siblings stand heaviest first, not in time.')];
 }
 
-/** Weight over time by class, with the pauses of the world. */
+/** Weight over time by class, with the GC pauses. */
 function timelineStrip() {
   const series = current();
   const canvas = el('canvas', { role: 'img', 'aria-label': `${series.id} over time` });
@@ -586,7 +586,7 @@ function timelineStrip() {
   const off = view.off[series.id];
   const used = typed(series) ? [0] : rows.map((_, i) => i).filter(i => !off.has(i));
   const height = 64, base = 50;
-  // No more columns than can be told apart, each of whole buckets: else samples that come every few buckets look like a comb.
+  // No more columns than can be distinguished, each of whole buckets: else samples that come every few buckets look like a comb.
   const buckets = Math.max(1, Math.ceil((D.meta.duration - start) / step));
   const ticks = D.meta.profilers.find(run => run.id === series.id)?.rate;
   const columnsFor = width => {
@@ -642,7 +642,7 @@ function timelineStrip() {
         : series.id === 'cpu' ? ['processors busy', value.toFixed(2)] : [series.classes[row], `${value.toFixed(1)} threads`]);
     }
     const near = D.gc.pauses.filter(([at, length]) => time > at - D.meta.duration / 300 && time < at + length + D.meta.duration / 300);
-    if (near.length) lines.push(['world stopped', near.slice(0, 3).map(([, length]) => duration(length)).join(', ')]);
+    if (near.length) lines.push(['runtime suspended', near.slice(0, 3).map(([, length]) => duration(length)).join(', ')]);
     showTip(event, tipTable(lines));
   });
   canvas.addEventListener('mouseleave', hideTip);
@@ -729,7 +729,7 @@ function threadsView() {
       wall ? [el('th', { class: 'n', scope: 'col' }, 'Wall time'), el('th', { scope: 'col' }, 'What it did')] : null)), el('tbody', {}, body)),
     rows.length > 500 ? el('div', { class: 'more' }, `The 500 busiest of ${count(rows.length)} threads.`) : null),
   wall ? el('div', { class: 'key' }, wall.classes.map((name, i) => el('span', {}, swatch(classColor(wall, i)), name))) : null,
-  folded ? el('p', { class: 'hint' }, 'The recording is large: only the busiest threads are told apart here. The text and JSON reports have all.') : null];
+  folded ? el('p', { class: 'hint' }, 'The recording is large: only the busiest threads are shown individually here. The text and JSON reports have all.') : null];
 }
 
 // ---------------------------------------------------------------- garbage collection
@@ -767,7 +767,7 @@ function chart(label, height, paint, hover) {
 
 /** Horizontal lines with their values. */
 function gridLines(g, base, top, width, most, format) {
-  // Sizes are told in powers of 1024, so their steps are round in those.
+  // Sizes are shown in powers of 1024, so their steps are round in those.
   const unit = format === bytes ? 1024 ** Math.floor(Math.log(most) / Math.log(1024)) : 1;
   const step = niceStep(most / unit, 3) * unit;
   g.textAlign = 'right';
@@ -838,7 +838,7 @@ function gcView() {
       gc.pauseReasons.map(([reason, pauses]) => row([swatch('transparent', 'kind'), reason + (reason === 'SuspendForProfiler' ? ' (not in the sum)' : '')], null, pauses))));
   return [
     el('div', { class: 'grid2' },
-      el('section', { class: 'card pad' }, el('h2', {}, 'Pauses'), gc.pauses.length ? pauses : el('div', { class: 'empty' }, 'The world never stood still.'),
+      el('section', { class: 'card pad' }, el('h2', {}, 'Pauses'), gc.pauses.length ? pauses : el('div', { class: 'empty' }, 'There was no GC pause.'),
         el('div', { class: 'key' }, [0, 1, 2].map(i => el('span', {}, swatch(color(i)), 'gen ' + i)), el('span', {}, swatch('#7d8896'), 'other')),
         gc.leftOut ? el('p', { class: 'hint' }, `The ${count(gc.pauses.length)} longest are drawn, ${count(gc.leftOut)} shorter ones are only counted.`) : null),
       el('section', { class: 'card pad' }, el('h2', {}, 'Heap after each collection'), gc.events.length ? heap : el('div', { class: 'empty' }, 'No collection happened.'),
@@ -847,11 +847,11 @@ function gcView() {
     el('section', { class: 'card pad' }, el('h2', {}, 'Collections'), el('dl', { class: 'facts' },
       el('dt', {}, 'Time paused'), el('dd', {}, `${percent(gc.share)} of ${duration(D.meta.duration)}`),
       el('dt', {}, 'Reasons'), el('dd', {}, gc.reasons.map(([reason, n]) => `${reason} ${count(n)}`).join(', ') || 'none'),
-      el('dt', {}, 'Asked for by the program'), el('dd', {}, count(gc.induced)),
+      el('dt', {}, 'Induced'), el('dd', {}, count(gc.induced)),
       el('dt', {}, 'In the background'), el('dd', {}, count(gc.background)),
       el('dt', {}, 'Heap at the end'), el('dd', {}, `${bytes(total(gc.heapLast))} (${HEAPS.map((name, i) => `${name} ${bytes(gc.heapLast[i])}`).join(', ')})`),
       el('dt', {}, 'Heap at its peak'), el('dd', {}, bytes(gc.heapPeak)),
-      el('dt', {}, 'Promoted in all'), el('dd', {}, bytes(total(gc.promoted)))))];
+      el('dt', {}, 'Promoted in total'), el('dd', {}, bytes(total(gc.promoted)))))];
 }
 
 const HEAPS = ['gen 0', 'gen 1', 'gen 2', 'large objects', 'pinned objects'];
@@ -874,7 +874,7 @@ function exceptionsView() {
       el('td', { class: 'fn', style: 'min-width:200px' }, method(row.thrown, place(row.file, row.line))),
       el('td', { class: 'fn', style: 'min-width:200px' }, method(row.caught, '')),
       el('td', { class: 'n' }, row.catchCount ? duration(row.p50) : '·'), el('td', { class: 'n' }, row.catchCount ? duration(row.p95) : '·')))))),
-  el('p', { class: 'hint' }, `${plural(total, 'exception')} in all, ${exact ? 'counted exactly' : 'estimated from samples'}. Messages, places and times come from the ones that were kept as samples.`)];
+  el('p', { class: 'hint' }, `${plural(total, 'exception')} in total, ${exact ? 'counted exactly' : 'estimated from samples'}. Messages, places and times come from the ones that were kept as samples.`)];
 }
 
 // ---------------------------------------------------------------- allocations and locks
@@ -913,7 +913,7 @@ function allocationsView() {
   return [...counted,
     el('p', { class: 'hint' }, `${bytes(all[0])} ± ${bytes(all[1])} allocated${objects ? ` in ${count(objects[0])} ± ${count(objects[1])} objects` : ''}, estimated from ${plural(samples, 'sample')}; `
       + heaps.map(([heap, of]) => `${heap} ${bytes(of[0])}`).join(', ') + '. ± is the 95 % interval.'
-      + (followed === null ? '' : ` Allocations were followed ${percent(followed)} of the time, so that the program was not slowed down more; the rest is estimated from that, and in the intervals.`)
+      + (followed === null ? '' : ` Allocations were recorded in windows (duty cycle ${percent(followed)}), so that the program was not slowed down more; the rest is estimated from them, and the intervals include that.`)
       + (biased ? ' This runtime reports the object that fills up each 100 KB of a heap: shares are biased where a program allocates in a regular pattern.' : '')),
     dataTable('Allocations', heads, rows.map(row => el('tr', {},
       el('td', { class: 'n' }, pm(row.bytes, bytes)),
@@ -936,8 +936,8 @@ function locksView() {
     return el('tr', {}, el('td', { class: 'n' }, duration(from)), el('td', { class: 'n' }, count(n)), el('td', {}, bar));
   });
   return [
-    el('p', { class: 'hint' }, `${plural(all[0], 'wait')}, ${duration(all[1])} in all; p50 ${duration(all[2])}, p90 ${duration(all[3])}, p99 ${duration(all[4])}, longest ${duration(all[5])}.`
-      + (rows[0].lock ? '' : ' This runtime does not say which lock a thread waited for: waits are told apart by where they happened.')),
+    el('p', { class: 'hint' }, `${plural(all[0], 'wait')}, ${duration(all[1])} in total; p50 ${duration(all[2])}, p90 ${duration(all[3])}, p99 ${duration(all[4])}, longest ${duration(all[5])}.`
+      + (rows[0].lock ? '' : ' This runtime does not say which lock a thread waited for: waits are grouped by where they happened.')),
     dataTable('Locks', heads, rows.map(row => el('tr', {},
       el('td', { class: 'n' }, duration(row.waits[1])), el('td', { class: 'n' }, percent(row.share)), el('td', { class: 'n' }, count(row.waits[0])),
       el('td', { class: 'n' }, count(row.threads)), times(row.waits),
@@ -951,12 +951,12 @@ function locksView() {
 function survivorsView() {
   const { collections, incomplete, time, generations, types, held } = D.survivors;
   const looks = collections.reduce((sum, n) => sum + n, 0);
-  if (!looks) return [el('section', { class: 'card empty' }, 'No collection came that could be looked at.')];
+  if (!looks) return [el('section', { class: 'card empty' }, 'There was no collection to take a snapshot of.')];
   const sums = ([size, n]) => n ? `${bytes(size)} (${count(n)})` : '·';
   return [facts([
-    ['Collections looked at', collections.map((n, i) => `gen ${i}: ${count(n)}`).join(', ')],
-    incomplete ? ['Left out below', `${count(incomplete)}, in which not every survivor was seen`] : null,
-    ['World stopped in them', `${duration(time[0])}, ${duration(time[1])} of it for the looks (${duration(time[2])} at most)`],
+    ['Collections with a snapshot', collections.map((n, i) => `gen ${i}: ${count(n)}`).join(', ')],
+    incomplete ? ['Left out below', `${count(incomplete)}, in which some survivors are missing`] : null,
+    ['In their GC pauses', `${duration(time[0])}, ${duration(time[1])} of it for the snapshots (${duration(time[2])} at most)`],
   ]),
   dataTable('What survived', [['Generation'], ['Collected', 'n'], ['In use before', 'n'], ['Survived', 'n'], ['Share', 'n'], ['Objects', 'n']], generations.map(([name, n, before, survived, rate, objects]) =>
     el('tr', {}, el('td', {}, name), el('td', { class: 'n' }, count(n)), el('td', { class: 'n' }, bytes(before)), el('td', { class: 'n' }, bytes(survived)),
@@ -964,7 +964,7 @@ function survivorsView() {
   types.length ? dataTable('Young survivors', [['Bytes', 'n'], ['Objects', 'n'], ['Left in gen 0', 'n'], ['Gen 0 → 1', 'n'], ['Gen 1 → 2', 'n'], ['Type']], types.map(row =>
     el('tr', {}, el('td', { class: 'n' }, bytes(row.young[0])), el('td', { class: 'n' }, count(row.young[1])), row.moves.map(move => el('td', { class: 'n' }, sums(move))),
       el('td', { class: 'fn' }, row.type)))) : null,
-  held.length ? dataTable('What held them', [['Bytes', 'n'], ['Objects', 'n'], ['In collections', 'n'], ['Shortest chain']], held.map(([size, n, times, chain]) =>
+  held.length ? dataTable('What retained them', [['Bytes', 'n'], ['Objects', 'n'], ['In collections', 'n'], ['Shortest path']], held.map(([size, n, times, chain]) =>
     el('tr', {}, el('td', { class: 'n' }, bytes(size)), el('td', { class: 'n' }, count(n)), el('td', { class: 'n' }, count(times)), el('td', { class: 'fn' }, chain)))) : null];
 }
 
@@ -1002,11 +1002,11 @@ function loadsView() {
   const { timed, counts: [loaded, known, failed, dynamic, collectible, unloaded], time, steps, distinct, threads, assemblies, types } = D.loads;
   const summary = facts([
     ['Assemblies loaded', `${count(loaded)}, ${count(dynamic)} of them made at run time, ${count(collectible)} can be unloaded`], ['Unloaded', count(unloaded)],
-    timed ? ['Requests besides', `${count(known)} for what was known already, ${count(failed)} failed`] : ['Not told', 'how long loads took, what was not found, types: .NET 5 and newer tell'],
+    timed ? ['Requests besides', `${count(known)} for what was known already, ${count(failed)} failed`] : ['Not reported', 'how long loads took, what was not found, types: .NET 5 and newer report it'],
     timed ? ['Time for assemblies', `${duration(time[0])}, ${duration(time[1])} of it for what was not found`] : null,
     timed ? ['Types', `${count(distinct)} in ${plural(steps, 'step')}, for ${duration(time[2])}`] : null,
   ]);
-  const heads = [['At', 'n'], ['Took', 'n'], ['To find it', 'n'], ['Assembly'], [''], ['File and search'], ['Asked by'], ['For a call in'], ['Thread']];
+  const heads = [['At', 'n'], ['Took', 'n'], ['To find it', 'n'], ['Assembly'], [''], ['File and search'], ['Requested by'], ['For a call in'], ['Thread']];
   const unknown = value => value === null ? '·' : duration(value);
   const slow = row => row.steps.filter(([, , , took]) => row.failed || took >= 1000)
     .map(([what, ok, result, took]) => el('div', { class: 'where' }, `${duration(took)} ${what}: ${ok ? 'found' : 'not found'}${result ? `, ${result}` : ''}`));
@@ -1016,7 +1016,7 @@ function loadsView() {
       el('td', { class: 'fn' }, row.name, el('div', { class: 'where' }, row.version)), el('td', {}, row.outcome),
       el('td', { class: 'fn' }, row.path, slow(row)), el('td', { class: 'fn' }, row.by, el('div', { class: 'where' }, row.context === 'Default' ? '' : row.context)),
       el('td', { class: 'fn', style: 'min-width:200px' }, methodCell('loads', row.at, place(row.file, row.line))), el('td', {}, row.thread)))) : null,
-    types.length ? dataTable('Types', [['Took', 'n'], ['Longest, with all in it', 'n'], ['Steps', 'n'], ['Type'], ['Mostly for a call in']], types.map(row => el('tr', {},
+    types.length ? dataTable('Types', [['Took', 'n'], ['Longest, inclusive', 'n'], ['Steps', 'n'], ['Type'], ['Mostly for a call in']], types.map(row => el('tr', {},
       el('td', { class: 'n' }, duration(row.own)), el('td', { class: 'n' }, duration(row.longest)), el('td', { class: 'n' }, count(row.steps)), el('td', { class: 'fn' }, row.type),
       el('td', { class: 'fn', style: 'min-width:200px' }, methodCell('loads', row.at, place(row.file, row.line)))))) : null,
     timed && threads.length ? dataTable('What threads waited for', [['Assemblies', 'n'], ['Requests', 'n'], ['Types', 'n'], ['Steps', 'n'], ['Thread']], threads.map(([name, n, a, m, t]) =>
@@ -1053,7 +1053,7 @@ function lineChart(values, label) {
 
 function countersView() {
   const { rows } = D.counters;
-  if (!rows.length) return [el('section', { class: 'card empty' }, 'No value came: recordings shorter than the interval have none.')];
+  if (!rows.length) return [el('section', { class: 'card empty' }, 'No values: recordings shorter than the interval have none.')];
   const heads = [['Counter'], ['Over time'], ['Last', 'n'], ['Mean', 'n'], ['Min', 'n'], ['Max', 'n'], ['Unit']];
   const sources = [...new Set(rows.map(row => row.source))].sort();
   return sources.map(source => dataTable(source, heads, rows.filter(row => row.source === source)
@@ -1070,7 +1070,7 @@ const placeCell = (profiler, at, otherwise) => at ? methodCell(profiler, at[0], 
 
 function looksView() {
   const { rows, starts, counts } = D.looks;
-  if (!rows.length) return [el('section', { class: 'card empty' }, 'No look at the threads was taken: the recording was too short.')];
+  if (!rows.length) return [el('section', { class: 'card empty' }, 'No thread snapshot was taken: the recording was too short.')];
   const heads = [['Thread'], ['Of'], ['Id', 'n'], ['CPU', 'n'], ['Age', 'n'], ['State'], ['Is'], ['In'], ['Started in']];
   return [
     el('section', { class: 'card pad' }, el('h2', {}, 'Threads over time'), lineChart(counts, 'Threads over time')),
@@ -1116,7 +1116,7 @@ function recordingView() {
   ];
   const cost = o && [
     ['Processor time in the process', `${duration(o.cpu)} (${percent(o.cpu / (o.since || 1))} of one processor)`],
-    ['Memory in the process', bytes(o.memory)], ['World stopped for us', `${duration(o.stopped)} (${percent(o.stopped / (o.since || 1))})`],
+    ['Memory in the process', bytes(o.memory)], ['Runtime suspended for clrscope', `${duration(o.stopped)} (${percent(o.stopped / (o.since || 1))})`],
     ['clrscope itself', duration(o.own)], ...o.counters.map(([name, n]) => [name, count(n)]),
   ];
   const list = rows => el('dl', { class: 'facts' }, rows.map(([name, value]) => [el('dt', {}, name), el('dd', {}, value)]));
@@ -1138,7 +1138,7 @@ const TABS = [
   ...(D.survivors.on ? [{ id: 'survivors', title: 'Survivors', make: survivorsView }] : []),
   ...(D.allocations.on || D.allocations.exact ? [{ id: 'allocations', title: 'Allocations', make: allocationsView }] : []),
   ...(D.locks.on ? [{ id: 'locks', title: 'Locks', make: locksView }] : []),
-  ...(D.looks.on ? [{ id: 'looks', title: 'All threads', make: looksView }] : []),
+  ...(D.looks.on ? [{ id: 'all-threads', title: 'All threads', make: looksView }] : []),
   ...(D.pool.on ? [{ id: 'pool', title: 'Thread pool', make: poolView }] : []),
   ...(D.jit.on ? [{ id: 'jit', title: 'Compilation', make: jitView }] : []),
   ...(D.loads.on ? [{ id: 'loads', title: 'Loads', make: loadsView }] : []),
@@ -1191,7 +1191,7 @@ function tiles() {
   if (D.loads.on) list.push(tile('Assemblies loaded', count(D.loads.counts[0]), null, D.loads.timed ? `${duration(D.loads.time[0])}; types ${duration(D.loads.time[2])}` : `${count(D.loads.counts[5])} unloaded`));
   if (D.gc.on) list.push(tile('GC paused', percent(D.gc.share), 'of the time', D.gc.all[0] ? `${plural(D.gc.all[0], 'pause')}, longest ${duration(D.gc.all[3])}` : 'no pause'));
   if (D.observer) list.push(tile('Cost of observing', percent(D.observer.cpu / (D.observer.since || 1)), 'of a processor',
-    `${bytes(D.observer.memory)}, stopped ${duration(D.observer.stopped)}`));
+    `${bytes(D.observer.memory)}, suspended ${duration(D.observer.stopped)}`));
   return el('div', { class: 'tiles' }, list);
 }
 
@@ -1261,7 +1261,7 @@ function start() {
     el('header', {}, el('div', {}, el('div', { class: 'brand' }, `clrscope ${m.tool}`), el('h1', {}, m.process),
       el('div', { class: 'facts' }, [`.NET ${m.runtime}`, m.platform, `pid ${m.pid}`, m.started].map(text => el('span', {}, text)))),
     el('div', { class: 'grow' }), toggle),
-    m.warn ? el('p', { class: 'banner', role: 'alert' }, `The recording is not whole: ${m.ending}.`) : null,
+    m.warn ? el('p', { class: 'banner', role: 'alert' }, `The recording is incomplete: ${m.ending}.`) : null,
     m.dropped ? el('p', { class: 'banner' }, `${plural(m.dropped, 'sample')} were dropped: ${D.observer.dropped.map(([name, n]) => `${name} ${count(n)}`).join(', ')}.`) : null,
     m.filtered ? el('p', { class: 'banner' }, `Only a part is shown: ${m.filtered}.`) : null,
     tiles(), tabs, tools, content);

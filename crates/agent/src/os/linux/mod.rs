@@ -9,6 +9,7 @@ pub mod door;
 pub mod map;
 pub mod maps;
 pub mod memory;
+pub mod neighbors;
 pub mod sandbox;
 pub mod signals;
 pub mod tasks;

@@ -26,9 +26,9 @@ pub fn find(target: &str) -> anyhow::Result<Target> {
         io::ErrorKind::PermissionDenied => {
             let reason = match &process.obstacle {
                 Some(obstacle) => obstacle.to_string(),
-                None => "the system does not let us look into it: run as its user, or as root".to_owned(),
+                None => "the system does not allow access to it: run as its user, or as root".to_owned(),
             };
-            failure(Code::Refused, format!("cannot look into process {} ({}): {reason}", process.pid, process.name))
+            failure(Code::Refused, format!("cannot examine process {} ({}): {reason}", process.pid, process.name))
         }
         // It was there before.
         _ => diagnostics::Error::NoSuchProcess { pid: process.pid }.into(),

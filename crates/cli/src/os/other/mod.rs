@@ -18,7 +18,7 @@ use std::{
 
 const NUMBERS: [(Signal, i32); 2] = [(Signal::Interrupt, SIGINT), (Signal::Terminate, SIGTERM)];
 
-/// How soon a signal is told.
+/// How soon a signal is reported.
 const POLL: Duration = Duration::from_millis(50);
 
 /// Calls a function for each signal that arrives, on a thread of its own, until it is dropped.
@@ -81,7 +81,7 @@ pub fn send(_pid: u32, _signal: Signal) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Whether the end of the terminal is to be ignored: nobody tells of it here.
+/// Whether the end of the terminal is to be ignored: nobody reports it here.
 pub fn hangup_is_ignored() -> bool {
     true
 }

@@ -98,7 +98,7 @@ pub fn die_of(signal: Signal) {
     }
 }
 
-/// Whether the signal is ignored now; false where this cannot be told.
+/// Whether the signal is ignored now; false where this is unknown.
 fn was_ignored(number: i32) -> bool {
     let Ok(status) = fs::read_to_string("/proc/self/status") else { return false };
     status

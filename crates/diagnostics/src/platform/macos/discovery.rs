@@ -27,7 +27,7 @@ pub fn inspect(pid: u32, timeout: Duration) -> Result<DotnetProcess, Error> {
     sockets.sort_by_key(|socket| std::cmp::Reverse(socket.1));
     let found = sockets.first().and_then(|(pid, _, path)| probe(*pid, path, timeout));
     found.ok_or(Error::Unsupported {
-        what: "telling why a process has no diagnostic socket",
+        what: "determining why a process has no diagnostic socket",
         reason: "on macOS only processes that answer at a socket in our own TMPDIR are seen",
     })
 }

@@ -27,7 +27,7 @@ pub fn discover(timeout: Duration) -> Result<Vec<DotnetProcess>, Error> {
 /// One process.
 pub fn inspect(pid: u32, timeout: Duration) -> Result<DotnetProcess, Error> {
     probe(pid, timeout).ok_or(Error::Unsupported {
-        what: "telling why a process has no diagnostic pipe",
+        what: "determining why a process has no diagnostic pipe",
         reason: "on Windows only processes that answer at their pipe are seen",
     })
 }

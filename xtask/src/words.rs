@@ -1,0 +1,228 @@
+//! `cargo xtask words`: finds words in pages, help, errors and reports that a .NET engineer does not know, and says which to use.
+//!
+//! Searched are the prose of Markdown pages, all string literals of the crates, and the doc comments of the command line, which are
+//! its help. Code in pages, tests and other comments are not.
+
+use anyhow::{Context, Result, ensure};
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use regex::{Regex, RegexBuilder};
+use std::fs;
+use std::path::{Path, PathBuf};
+use testkit::source_root;
+
+/// Words that are not the field's, as regular expressions, and what to say instead. Case does not count.
+const WORDS: &[(&str, &str)] = &[
+    (
+        r"(\b(a|one|each|every|the|first|second|last|next|no|two|three|between|per|both)|\{\w*\}) looks?( [^l]|[^ \w]|$)",
+        "snapshot",
+    ),
+    (r"\b(look to look|looks? at (the heap|less))\b", "snapshot"),
+    (r"--looks?\b|\b(not_)?looked_at\b", "snapshot"),
+    (r"\bthe world\b", "the runtime"),
+    (r"\b(stands?|stood|standing) still\b|\bstandstill\b", "is suspended, pauses"),
+    (
+        r"\b(is|are|was|were|be|being|been|not) told( [^a]|[^ \w]|$)|\btold (singly|of)\b|\btells? of\b",
+        "is reported, reports",
+    ),
+    (r"\bpatterns? takes?\b|\bmethods taken\b|\b(no|a|that) rule takes\b", "matches, methods that match"),
+    (r"\b(put|puts|putting|takes?|taken|taking) back\b", "revert, reverted"),
+    (r"\basked for by the program\b", "induced"),
+    (r"\b(goes|go|went|going) on\b", "continues, resumes"),
+    (r"\blets? (it |them )?go\b", "releases, detaches"),
+    (r"\b(can|cannot|could|to) be had\b", "is available, is unavailable: reason"),
+    (r"\b(for|of which) a part of the time\b", "recorded in windows"),
+    (r"\bhow far off\b", "accuracy"),
+    (r"\bcase are one\b", "case-insensitive"),
+    (r"\bheld by nothing\b|\bwho holds\b|\bwhat holds\b", "unreachable, retained by, retention path"),
+    (r"\bby chance\b", "randomly sampled"),
+    (r"\bat the most\b|\bone in so many\b|\bso many\b", "at most N, 1 in N, N"),
+    (r"\bopened for additions\b", "extended"),
+    (r"\bneeds the (runtime's )?one (main )?slot\b", "main profiler slot"),
+    (r"\ban agent that stays\b", "resident agent"),
+    (r"\bgave nothing\b", "returned nothing"),
+    (r"\bcount nowhere\b", "are excluded and listed"),
+];
+
+/// Checks all texts.
+///
+/// # Errors
+/// Where one of the words is found: each place, and what to say there.
+pub fn check() -> Result<()> {
+    let words = Words::new()?;
+    let mut found = Vec::new();
+    let root = source_root();
+    for path in files(&root, "md")? {
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        found.extend(words.in_all(&root, &path, &prose(&text)));
+    }
+    for path in files(&root.join("crates"), "rs")?.into_iter().filter(|path| is_source(path)) {
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let has_help = path.starts_with(root.join("crates/cli"));
+        let texts = literals(&text, has_help).with_context(|| path.display().to_string())?;
+        found.extend(words.in_all(&root, &path, &texts));
+    }
+    for path in files(&root.join("crates/report"), "js")? {
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let lines: Vec<_> = text.lines().enumerate().map(|(index, line)| (index + 1, line.to_owned())).collect();
+        found.extend(words.in_all(&root, &path, &lines));
+    }
+    found.iter().for_each(|line| println!("{line}"));
+    ensure!(found.is_empty(), "{} texts have words that a .NET engineer does not know", found.len());
+    println!("words: none of {} private words is in a page, help, error or report", WORDS.len());
+    Ok(())
+}
+
+/// The words, ready to be searched for.
+struct Words(Vec<(Regex, &'static str)>);
+
+impl Words {
+    fn new() -> Result<Words> {
+        let compile = |(pattern, instead): &(&str, &'static str)| {
+            let regex = RegexBuilder::new(pattern).case_insensitive(true).build();
+            regex.map(|regex| (regex, *instead)).with_context(|| pattern.to_string())
+        };
+        WORDS.iter().map(compile).collect::<Result<_>>().map(Words)
+    }
+
+    /// What is found in a text: the words, and what to say instead.
+    fn find<'t>(&self, text: &'t str) -> Vec<(&'t str, &'static str)> {
+        let find = |(regex, instead): &(Regex, &'static str)| regex.find(text).map(|found| (found.as_str(), *instead));
+        self.0.iter().filter_map(find).collect()
+    }
+
+    fn in_all(&self, root: &Path, path: &Path, texts: &[(usize, String)]) -> Vec<String> {
+        let path = path.strip_prefix(root).unwrap_or(path).display();
+        let of_one = |(line, text): &(usize, String)| {
+            let found = self.find(text).into_iter();
+            found.map(|(word, say)| format!("{path}:{line}: \"{}\": say: {say}", word.trim())).collect::<Vec<_>>()
+        };
+        texts.iter().flat_map(of_one).collect()
+    }
+}
+
+/// Files with an extension below a folder, but for what is built and what is hidden.
+fn files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_dir() && !name.starts_with('.') && name != "target" && name != "fixtures" && name != "tests" {
+            found.extend(files(&path, extension)?);
+        } else if path.extension().is_some_and(|found| found == extension) && name != "CHANGELOG.md" {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Whether a file is a part of a program and no test.
+fn is_source(path: &Path) -> bool {
+    let has = |part: &str| path.components().any(|component| component.as_os_str() == part);
+    has("src") && !has("testkit") && path.file_name().is_none_or(|name| name != "tests.rs")
+}
+
+/// The lines of a page without code, which quotes.
+fn prose(page: &str) -> Vec<(usize, String)> {
+    let mut is_code = false;
+    let mut lines = Vec::new();
+    for (index, line) in page.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            is_code = !is_code;
+        } else if !is_code && !line.starts_with("    ") {
+            let outside = line.split('`').step_by(2).collect::<Vec<_>>().join("`");
+            lines.push((index + 1, outside));
+        }
+    }
+    lines
+}
+
+/// The string literals of a source file, with their lines, and its doc comments if those are help.
+fn literals(source: &str, has_help: bool) -> Result<Vec<(usize, String)>> {
+    let tokens: TokenStream = source.parse().map_err(|error| anyhow::anyhow!("{error}"))?;
+    let mut found = Vec::new();
+    collect(tokens, has_help, &mut found);
+    Ok(found)
+}
+
+fn collect(tokens: TokenStream, has_help: bool, found: &mut Vec<(usize, String)>) {
+    let mut is_test = false;
+    let mut tokens = tokens.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        match token {
+            // An attribute: `#[…]`. A doc comment is one as well.
+            TokenTree::Punct(punct) if punct.as_char() == '#' => {
+                if let Some(TokenTree::Punct(inner)) = tokens.peek()
+                    && inner.as_char() == '!'
+                {
+                    tokens.next();
+                }
+                let Some(TokenTree::Group(group)) = tokens.next() else { continue };
+                let text = group.stream().to_string();
+                is_test |= text == "cfg (test)" || text == "cfg(test)" || text == "test";
+                if has_help || !text.starts_with("doc") {
+                    collect(group.stream(), has_help, found);
+                }
+            }
+            // The body of what an attribute says is a test.
+            TokenTree::Group(group) if is_test && group.delimiter() == Delimiter::Brace => is_test = false,
+            TokenTree::Group(group) => collect(group.stream(), has_help, found),
+            TokenTree::Punct(punct) if punct.as_char() == ';' => is_test = false,
+            TokenTree::Literal(literal) => {
+                let text = literal.to_string();
+                if text.starts_with('"') || text.starts_with("r\"") || text.starts_with("r#") {
+                    // A line that ends in a backslash goes on in the next one.
+                    let text = text.replace("\\\n", " ").split_whitespace().collect::<Vec<_>>().join(" ");
+                    found.push((literal.span().start().line, text));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn private_words_are_found_and_plain_ones_are_not() {
+        let words = Words::new().unwrap();
+        let found = |text: &str| !words.find(text).is_empty();
+        for text in [
+            "types that grow from look to look",
+            "The world stood still 4 times",
+            "methods that a pattern takes",
+            "let it go on",
+            "Goes on without it",
+            "{n} looks",
+            "of 5,000 per second at the most",
+        ] {
+            assert!(found(text), "{text}");
+        }
+        for text in [
+            "clrscope looks for the file",
+            "Look at the report",
+            "The runtime is suspended",
+            "at most 5,000",
+            "backtrace",
+        ] {
+            assert!(!found(text), "{text}: {:?}", words.find(text));
+        }
+    }
+
+    #[test]
+    fn pages_without_their_code() {
+        let page = "Say `--look` here.\n```\nthe world\n```\n    the world\nthe end";
+        assert_eq!(prose(page), [(1, "Say ` here.".to_owned()), (6, "the end".to_owned())]);
+    }
+
+    #[test]
+    fn literals_without_tests_and_comments() {
+        let source = "/// Help.\nfn a() { print(\"one \\\n two\"); }\n// \"no\"\n#[cfg(test)]\nmod tests { const A: &str = \"no\"; }\n\
+                      const B: &str = r#\"three\"#;";
+        let texts = |help| literals(source, help).unwrap().into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+        assert_eq!(texts(false), ["\"one two\"", "r#\"three\"#"]);
+        assert_eq!(texts(true).len(), 3);
+    }
+}
