@@ -171,7 +171,7 @@ fn collect(tokens: TokenStream, has_help: bool, found: &mut Vec<(usize, String)>
             TokenTree::Literal(literal) => {
                 let text = literal.to_string();
                 if text.starts_with('"') || text.starts_with("r\"") || text.starts_with("r#") {
-                    // A line that ends in a backslash goes on in the next one.
+                    // A line that ends in a backslash continues in the next one.
                     let text = text.replace("\\\n", " ").split_whitespace().collect::<Vec<_>>().join(" ");
                     found.push((literal.span().start().line, text));
                 }

@@ -302,12 +302,11 @@ impl Agent {
     }
 
     fn is_called_for_certain(&self) -> bool {
-        let answers = (0..LEAVE_TRIES).map(|_| self.is_called());
-        answers.into_iter().find(|called| *called != Called::Busy) == Some(Called::Yes)
+        (0..LEAVE_TRIES).map(|_| self.is_called()).find(|called| *called != Called::Busy) == Some(Called::Yes)
     }
 
     /// Whether a request to detach is safe now. The runtime counts one notification-only profiler too few from the moment
-    /// when another agent leaves the main slot for which nobody has compensated, and a request after that ends the process
+    /// when another agent leaves the main slot for which no idle instance compensates, and a request after that ends the process
     /// (see [`Self::is_called`]). So where other agents are, those that the runtime is about to unload are waited for, and
     /// what was found out before does not count.
     pub fn is_safe_to_detach(&self) -> bool {
@@ -315,9 +314,13 @@ impl Agent {
         if !self.notify_only || !had_neighbors && neighbors() == Neighbors::default() {
             return true;
         }
-        let deadline = clock::monotonic() + NEIGHBORS_LIMIT;
+        let mut began = clock::monotonic();
+        let deadline = began + NEIGHBORS_LIMIT;
         while neighbors().without_thread > 0 && !self.is_shutdown() && clock::monotonic() < deadline {
-            clock::sleep_until(clock::monotonic() + NEIGHBORS_PAUSE);
+            // With thousands of threads a look takes long: a tenth of the time at most.
+            let now = clock::monotonic();
+            clock::sleep_until((now + NEIGHBORS_PAUSE.max(10 * (now - began))).min(deadline));
+            began = clock::monotonic();
         }
         // The runtime counts a moment after it has unmapped a library.
         clock::sleep_until(clock::monotonic() + NEIGHBORS_PAUSE);

@@ -24,8 +24,10 @@ pub struct Neighbors {
 /// Who else is here.
 pub fn neighbors() -> Neighbors {
     let mappings = maps::mappings();
-    let own = maps::mapping_of(neighbors as *const () as u64).map(|mapping| mapping.path).unwrap_or_default();
-    let libraries = libraries(mappings.iter().map(|mapping| mapping.path.as_str()), &own);
+    let address = neighbors as *const () as u64;
+    let own = mappings.iter().find(|mapping| (mapping.start..mapping.end).contains(&address));
+    let own = own.map_or("", |mapping| mapping.path.as_str());
+    let libraries = libraries(mappings.iter().map(|mapping| mapping.path.as_str()), own);
     if libraries == 0 {
         return Neighbors::default();
     }
@@ -52,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn agents_are_told_from_idle_ones_and_from_this_one() {
+    fn other_agents_are_neither_idle_nor_this_one() {
         let paths = [
             "/tmp/clrscope-a/libclrscope-1.so (deleted)",
             "/tmp/clrscope-a/libclrscope-1.so (deleted)",
