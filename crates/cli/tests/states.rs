@@ -9,100 +9,62 @@ use session::{SessionReader, SessionRecord};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File},
-    path::{Path, PathBuf},
+    path::Path,
     time::Duration,
 };
-use testkit::{Launch, Runtime, Sample, on_sample_runtimes_at_once, sample_runtimes};
+use testkit::{ControlGroup, Launch, Runtime, Sample, on_sample_runtimes_at_once, sample_runtimes};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// How far a share may be off, besides the noise of sampling.
 const OFF: f64 = 0.02;
 
-/// A control group of the CPU controller with a quota, for as long as this lives.
-struct Group {
-    folder: PathBuf,
-    is_v1: bool,
+/// A control group of the CPU controller with a quota; `None` where this machine has no such controller that we may use.
+fn with_quota(time_us: u32, period_us: u32) -> Option<ControlGroup> {
+    let group = ControlGroup::new("cpu", &format!("states-{time_us}"))?;
+    if group.is_v1() {
+        group.set("cpu.cfs_period_us", &period_us.to_string()).ok()?;
+        group.set("cpu.cfs_quota_us", &time_us.to_string()).ok()?;
+    } else {
+        group.set("cpu.max", &format!("{time_us} {period_us}")).ok()?;
+    }
+    Some(group)
 }
 
-impl Group {
-    /// `None` where this machine has no CPU controller that we may use.
-    fn with_quota(time_us: u32, period_us: u32) -> Option<Self> {
-        let root = Path::new("/sys/fs/cgroup");
-        let is_v1 = root.join("cpu/cpu.cfs_quota_us").is_file() || root.join("cpu/cgroup.procs").is_file();
-        let enabled = fs::read_to_string(root.join("cgroup.subtree_control")).unwrap_or_default();
-        if !is_v1 && !enabled.split_whitespace().any(|name| name == "cpu") {
-            return None;
-        }
-        let name = format!("clrscope-states-{}-{time_us}", std::process::id());
-        let folder = if is_v1 { root.join("cpu").join(name) } else { root.join(name) };
-        fs::create_dir_all(&folder).ok()?;
-        let group = Self { folder, is_v1 };
-        let write = |name: &str, text: String| fs::write(group.folder.join(name), text);
-        match is_v1 {
-            true => {
-                write("cpu.cfs_period_us", period_us.to_string()).ok()?;
-                write("cpu.cfs_quota_us", time_us.to_string()).ok()?;
-            }
-            false => write("cpu.max", format!("{time_us} {period_us}")).ok()?,
-        }
-        Some(group)
-    }
-
-    fn procs(&self) -> String {
-        self.folder.join("cgroup.procs").display().to_string()
-    }
-
-    /// In how many periods it was throttled, and for how many seconds, the sum over all processors.
-    fn throttled(&self) -> [f64; 2] {
-        let stat = fs::read_to_string(self.folder.join("cpu.stat")).unwrap();
-        let number = |name: &str| {
-            let line = stat.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{stat}"));
-            line.trim().parse::<f64>().unwrap()
-        };
-        let seconds = if self.is_v1 { number("throttled_time ") / 1e9 } else { number("throttled_usec ") / 1e6 };
-        [number("nr_throttled "), seconds]
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // The kernel lets the last process of it go a moment later.
-        for _ in 0..100 {
-            if fs::remove_dir(&self.folder).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
+/// In how many periods a group was throttled, and for how many seconds, the sum over all processors.
+fn throttled(group: &ControlGroup) -> [f64; 2] {
+    let stat = group.get("cpu.stat").unwrap();
+    let number = |name: &str| {
+        let line = stat.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{stat}"));
+        line.trim().parse::<f64>().unwrap()
+    };
+    let seconds = if group.is_v1() { number("throttled_time ") / 1e9 } else { number("throttled_usec ") / 1e6 };
+    [number("nr_throttled "), seconds]
 }
 
 /// A launch in a control group, on one processor of those that we may use.
-fn in_group(launch: Launch, group: Option<&Group>) -> Launch {
+fn in_group(launch: Launch, group: Option<&ControlGroup>) -> Launch {
     let allowed = fs::read_to_string("/proc/self/status").unwrap();
     let first = allowed.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
     let first = first.split([',', '-']).next().unwrap();
-    let pinned = ["taskset", "-c", first];
+    let pinned = launch.under(["taskset", "-c", first]);
     match group {
-        Some(group) => {
-            let enter = ["sh", "-c", "echo $$ > \"$0\" && exec \"$@\"", &group.procs()].map(str::to_owned);
-            launch.under(enter.into_iter().chain(pinned.map(str::to_owned)))
-        }
-        None => launch.under(pinned),
+        Some(group) => group.enter(pinned),
+        None => pinned,
     }
 }
 
 /// Records the sample from its `go` to its truth; gives the report, the truth, and how much `group` was throttled.
-fn recorded(launch: Launch, profiler: &str, output: &Path, group: Option<&Group>) -> (Report, Value, [f64; 2]) {
+fn recorded(launch: Launch, profiler: &str, output: &Path, group: Option<&ControlGroup>) -> (Report, Value, [f64; 2]) {
     let mut process = launch.private_tmp().start();
     process.wait_for_ready();
     let pid = process.pid().to_string();
     let mut recorder = Running::start(clrscope(["record", &pid, "-o", output.to_str().unwrap(), "-p", profiler]));
     wait_until_recording(output, &mut recorder);
-    let before = group.map_or([0.0; 2], Group::throttled);
+    let before = group.map_or([0.0; 2], throttled);
     process.send_line("go").unwrap();
     let truth = process.truth(LIMIT);
-    let now = group.map_or([0.0; 2], Group::throttled);
+    let now = group.map_or([0.0; 2], throttled);
     let throttled = [now[0] - before[0], now[1] - before[1]];
     recorder.signal(Signal::INT);
     recorder.wait().expect(0);
@@ -223,7 +185,7 @@ fn threads_that_take_no_lock_wait_for_none() {
 #[test]
 fn ready_threads_without_a_processor_do_not_run() {
     // Three loops on one processor, of which the quota leaves a half.
-    let group = Group::with_quota(50_000, 100_000);
+    let group = with_quota(50_000, 100_000);
     for runtime in sample_runtimes() {
         let folder = scratch();
         let output = file(&folder, "starved.clrscope");
@@ -265,7 +227,7 @@ fn ready_threads_without_a_processor_do_not_run() {
 
 #[test]
 fn a_process_without_processors_is_found_to_be_starved() {
-    let Some(group) = Group::with_quota(20_000, 100_000) else {
+    let Some(group) = with_quota(20_000, 100_000) else {
         println!("no CPU controller that we may use: nothing to test");
         return;
     };

@@ -24,6 +24,7 @@
 mod azmcp;
 mod cache;
 mod compile;
+mod control_group;
 mod kiosk;
 mod process;
 mod runtime;
@@ -31,6 +32,7 @@ mod sample;
 
 pub use cache::{Cache, source_root};
 pub use compile::{CompileError, Compiler, Extras};
+pub use control_group::ControlGroup;
 pub use kiosk::{Kiosk, Load};
 pub use process::{Launch, Stream, TargetProcess};
 pub use runtime::{Host, Runtime, on_sample_runtimes_at_once, runtimes, sample_runtimes};

@@ -96,10 +96,10 @@ impl Launch {
     }
 
     /// Starts the program through another one: `under(["clrscope", "launch", "--"])` runs
-    /// `clrscope launch -- program arguments…`. The process id is then that of the other one.
+    /// `clrscope launch -- program arguments…`. The process id is then that of the other one. What is given last comes first.
     #[must_use]
     pub fn under<A: Into<OsString>>(mut self, prefix: impl IntoIterator<Item = A>) -> Launch {
-        self.under = prefix.into_iter().map(A::into).collect();
+        self.under.splice(..0, prefix.into_iter().map(A::into));
         self
     }
 

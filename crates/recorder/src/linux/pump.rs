@@ -13,7 +13,7 @@ use super::{
     looks::{Looks, OsThread},
     processors::{self, Census, Sharing, Split, Ticked},
     rate::{self, RateMeter},
-    room,
+    room::{self, ThreadWatch},
     start::BY_WALKING,
     survivors::Survivors,
     target::Target,
@@ -225,6 +225,8 @@ pub(super) struct Pump {
     precompiled: PrecompiledCount,
     cpu: Vec<Ready>,
     rate: RateMeter,
+    /// How near the process comes to its limit of threads.
+    threads: ThreadWatch,
     wall: Vec<Ready>,
     last_wall: Option<u64>,
     wall_sharing: Sharing,
@@ -280,6 +282,7 @@ impl Pump {
         let entered = sources.link.hello.entered;
         let reads_blocked = sources.cpu.reads_blocked();
         let attach_to_initialize = sources.requested.map(|at| Duration::from_nanos(entered.saturating_sub(at)));
+        let threads = ThreadWatch::new(sources.target.pid);
         Self {
             before_detach: None,
             sources,
@@ -292,6 +295,7 @@ impl Pump {
             precompiled: PrecompiledCount::default(),
             cpu: Vec::new(),
             rate: RateMeter::default(),
+            threads,
             wall: Vec::new(),
             last_wall: None,
             wall_sharing: Sharing::default(),
@@ -1631,7 +1635,9 @@ impl Pump {
             // A recording whose connection is gone ends soon.
             let _ = self.sources.link.send(&Control::SampleInside);
         }
-        if let Some(why) = room::lacks_memory(self.sources.target.pid).filter(|_| !self.sources.stop.is_stopped()) {
+        let pid = self.sources.target.pid;
+        let lacks = || room::lacks_memory(pid).or_else(|| self.threads.lacks(pid));
+        if let Some(why) = (!self.sources.stop.is_stopped()).then(lacks).flatten() {
             self.note(why);
             self.sources.stop.stop();
         }

@@ -3,9 +3,19 @@
 use crate::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// Threads that must be free for an event session: its own one, and those that the runtime starts for counters and samples.
 const SESSION_THREADS: u64 = 6;
+/// Threads that one event session adds: its own one, one for samples, one for counters.
+const ADDED_BY_SESSION: u64 = 3;
+/// With more free threads than that, a process is not near its limit.
+pub const NEAR: u64 = 256;
+/// For how long threads are counted near the limit, to see bursts where the kernel keeps no highest count.
+pub const COUNTING: Duration = Duration::from_millis(200);
+/// How often they are counted then.
+const COUNT_EVERY: Duration = Duration::from_millis(1);
 /// Bytes of address space for the stacks of these threads, and for buffers.
 const SESSION_ADDRESS_SPACE: u64 = 40 << 20;
 
@@ -18,8 +28,9 @@ const SESSION_ADDRESS_SPACE: u64 = 40 << 20;
 /// [`Error::NoRoom`].
 pub fn check_session(pid: u32) -> Result<(), Error> {
     let no_room = |what: String, next: &'static str| Error::NoRoom { pid, what, next };
-    if let Some((free, limit)) = free_threads(pid).filter(|(free, _)| *free < SESSION_THREADS) {
-        return Err(no_room(threads_in_words(free, limit), MORE_THREADS));
+    if let Some(what) = free_threads(pid, COUNTING).and_then(|threads| threads.lacks(SESSION_THREADS, ADDED_BY_SESSION))
+    {
+        return Err(no_room(what, MORE_THREADS));
     }
     if let Some((free, limit)) = free_address_space(pid).filter(|(free, _)| *free < SESSION_ADDRESS_SPACE) {
         return Err(no_room(address_space_in_words(free, limit), MORE_ADDRESS_SPACE));
@@ -33,31 +44,66 @@ pub const MORE_THREADS: &str =
 /// What to do where there is too little address space.
 pub const MORE_ADDRESS_SPACE: &str = "raise its limit (ulimit -v, LimitAS)";
 
-/// How many threads may still be started, for a person.
-pub fn threads_in_words(free: u64, limit: u64) -> String {
-    format!("only {free} more of at most {limit} threads and processes may be started there")
-}
-
 /// How much address space is left, for a person.
 pub fn address_space_in_words(free: u64, limit: u64) -> String {
     format!("{} MB of at most {} MB of address space are in use", limit.saturating_sub(free) >> 20, limit >> 20)
 }
 
-/// How many threads a process may still start, and the limit that is reached first; `None` if there is none. Limits are those of the control
-/// groups that it is in, and, unless it is root's, that of its user (`RLIMIT_NPROC`, which root is not held to).
-pub fn free_threads(pid: u32) -> Option<(u64, u64)> {
+/// How many threads and processes may still be started within a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FreeThreads {
+    /// At the moment.
+    pub free: u64,
+    /// When there were most at once: since the control group exists (`pids.peak`, Linux 6.1), otherwise within the last moments.
+    pub least: u64,
+    /// How many there may be.
+    pub limit: u64,
+}
+
+impl FreeThreads {
+    /// Why there is no room for a recording that needs `free` threads now, and adds `added` at most: a program that starts threads in
+    /// bursts has few at most moments, and dies if it cannot start them.
+    pub fn lacks(self, free: u64, added: u64) -> Option<String> {
+        let Self { least, limit, .. } = self;
+        if self.free < free {
+            return Some(format!(
+                "only {} more of at most {limit} threads and processes may be started there",
+                self.free
+            ));
+        }
+        let most = limit.saturating_sub(least);
+        (least < added).then(|| format!("up to {most} of at most {limit} threads and processes were there at once"))
+    }
+}
+
+/// How many threads a process may still start within the limit that is reached first; `None` if there is none. Limits are those of the
+/// control groups that it is in, and, unless it is root's, that of its user (`RLIMIT_NPROC`, which root is not held to).
+///
+/// Takes `counting` where the process is near its limit and the kernel does not know how many there were.
+pub fn free_threads(pid: u32, counting: Duration) -> Option<FreeThreads> {
     let groups = groups(&file(pid, "cgroup"), "pids");
     let of_groups = groups.iter().filter_map(|group| {
         let number = |name: &str| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
-        let limit = number("pids.max")?;
-        Some((limit.saturating_sub(number("pids.current")?), limit))
+        free_of(number("pids.max")?, number("pids.peak"), counting, || number("pids.current"))
     });
     let of_user = || {
         let uid = real_user(&file(pid, "status")).filter(|uid| *uid != 0)?;
         let limit = soft_limit(&file(pid, "limits"), "Max processes")?;
-        Some((limit.saturating_sub(threads_of(uid)), limit))
+        free_of(limit, None, counting, || Some(threads_of(uid)))
     };
-    of_groups.chain(of_user()).min()
+    of_groups.chain(of_user()).min_by_key(|threads| threads.least)
+}
+
+/// How many are free of `limit`, of which `count` are in use, and `peak` at most were.
+fn free_of(limit: u64, peak: Option<u64>, counting: Duration, count: impl Fn() -> Option<u64>) -> Option<FreeThreads> {
+    let mut most = count()?;
+    let begin = Instant::now();
+    while peak.is_none() && limit.saturating_sub(most) < NEAR && begin.elapsed() < counting {
+        sleep(COUNT_EVERY);
+        most = most.max(count()?);
+    }
+    let least = limit.saturating_sub(peak.unwrap_or(0).max(most));
+    Some(FreeThreads { free: limit.saturating_sub(most), least, limit })
 }
 
 /// How much address space a process may still use, and its limit (`RLIMIT_AS`); `None` if there is none.
@@ -151,7 +197,7 @@ mod tests {
         let own = real_user(&file(std::process::id(), "status")).unwrap();
         let before = threads_of(own);
         assert!(before >= 1);
-        let pause = std::time::Duration::from_secs(2);
+        let pause = Duration::from_secs(2);
         let threads: Vec<_> = (0..200).map(|_| std::thread::spawn(move || std::thread::park_timeout(pause))).collect();
         // Others may start and end meanwhile.
         assert!(threads_of(own) > before + 100);
@@ -159,6 +205,35 @@ mod tests {
             thread.thread().unpark();
             thread.join().unwrap();
         });
+    }
+
+    #[test]
+    fn bursts_of_threads_are_seen() {
+        use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+        let reads = AtomicU64::new(0);
+        // Each tenth time there are twenty more.
+        let bursts = || Some(if reads.fetch_add(1, Relaxed) % 10 == 9 { 30 } else { 10 });
+        let of = |limit: u64, peak: Option<u64>| {
+            reads.store(0, Relaxed);
+            let found = free_of(limit, peak, COUNTING, bursts).unwrap();
+            (found.free, found.least, reads.load(Relaxed))
+        };
+        let (free, least, read) = of(40, None);
+        assert_eq!((free, least), (10, 10));
+        assert!(read > 10);
+        // The kernel knows, or there is much room: once is enough.
+        assert_eq!(of(40, Some(35)), (30, 5, 1));
+        assert_eq!(of(40, Some(2)), (30, 30, 1));
+        assert_eq!(of(1000, None), (990, 990, 1));
+        assert_eq!(free_of(40, None, COUNTING, || None), None);
+    }
+
+    #[test]
+    fn what_is_free_and_what_was_free_decide() {
+        let lacks = |free, least| FreeThreads { free, least, limit: 40 }.lacks(16, 8);
+        assert_eq!(lacks(16, 8), None);
+        assert_eq!(lacks(15, 8).unwrap(), "only 15 more of at most 40 threads and processes may be started there");
+        assert_eq!(lacks(16, 7).unwrap(), "up to 33 of at most 40 threads and processes were there at once");
     }
 
     #[test]
